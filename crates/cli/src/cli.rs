@@ -85,7 +85,8 @@ pub enum Command {
         tail -f clicks.log | paceline predict runs/clicks -\n  \
         paceline predict runs/pets photos/ --top 3\n  \
         paceline predict runs/clicks --test --show scores\n\n\
-        MODEL says what it takes: LIBSVM text, Criteo's logs, TFRecords, IDX images or pictures. \
+        MODEL says what it takes: a table, LIBSVM text, Criteo's logs, TFRecords, IDX images or \
+        pictures. \
         Labels may be missing. Answers come in the order of the input; a line from standard input \
         is answered when it arrives. OUT appears complete or not at all. \
         docs/predict.md describes the columns.")]

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use paceline_data::{KnownDataset, sparse};
+use paceline_data::sparse;
+use paceline_fetch::KnownDataset;
 
 /// Commands for data sets.
 #[derive(Debug, Subcommand)]
@@ -19,6 +20,11 @@ pub enum DataCommand {
         #[arg(long, value_name = "URL")]
         mirror: Vec<String>,
     },
+    /// Print how the columns of a table would be used, as a section of a job file
+    #[command(after_help = "Example:\n  \
+        paceline data describe people.csv > job.toml && paceline train job.toml\n\n\
+        The first rows decide. The reasons are comments. `-` reads from standard input.")]
+    Describe(DescribeArgs),
     /// Remove the rows that jobs have cached; they are read again when a job needs them
     #[command(after_help = "Downloaded data sets and generated digits stay. Only files that \
         Paceline made are removed, and none that is being written.")]
@@ -36,6 +42,19 @@ pub enum DataCommand {
         #[command(subcommand)]
         what: MakeCommand,
     },
+}
+
+/// Arguments of `data describe`.
+#[derive(Args, Clone, Debug)]
+pub struct DescribeArgs {
+    /// File, directory or pattern of a table; `-` for standard input
+    pub file: PathBuf,
+    /// The first line does not name the columns
+    #[arg(long)]
+    pub no_header: bool,
+    /// Column of the label, by its name or its number from 1
+    #[arg(long, value_name = "COLUMN")]
+    pub label: Option<String>,
 }
 
 /// Data to generate.

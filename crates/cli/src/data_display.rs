@@ -142,10 +142,14 @@ impl Drop for DataDisplay {
     }
 }
 
-/// One line about an operation: `reading rows.svm: 34 % (1,200,000 rows, 3 s left)`.
+/// One line about an operation: `reading rows.svm: 34 % (1,200,000 rows, 400,000 a second, 3 s
+/// left)`.
 fn progress_text(progress: &OpenProgress<'_>) -> String {
     let OpenProgress { action, what, share, rows, .. } = progress;
-    let rows = (*rows > 0).then(|| format!("{} rows", grouped(*rows)));
+    let rows = (*rows > 0).then(|| match progress.rows_per_s() {
+        Some(rate) => format!("{} rows, {} a second", grouped(*rows), grouped(rate as u64)),
+        None => format!("{} rows", grouped(*rows)),
+    });
     let left = progress.left().map(|left| format!("{} left", clock_time(left.as_secs_f64())));
     let details: Vec<_> = rows.into_iter().chain(left).collect();
     let details =
@@ -164,11 +168,18 @@ mod tests {
             action: "reading",
             what: "rows.svm",
             share: 0.25,
+            share_before: 0.0,
             rows: 1_200_000,
+            rows_before: 0,
             elapsed: Duration::from_secs(1),
         };
-        let text = "reading rows.svm: 25 % (1,200,000 rows, 3 s left)";
+        let text = "reading rows.svm: 25 % (1,200,000 rows, 1,200,000 a second, 3 s left)";
         assert_eq!(progress_text(&progress), text);
+        // What an earlier process did says nothing about the speed of this one.
+        (progress.share_before, progress.rows_before) = (0.125, 1_000_000);
+        let text = "reading rows.svm: 25 % (1,200,000 rows, 200,000 a second, 6 s left)";
+        assert_eq!(progress_text(&progress), text);
+        progress.rows_before = 0;
         (progress.share, progress.rows) = (0.0, 0);
         assert_eq!(progress_text(&progress), "reading rows.svm: 0 %");
     }

@@ -1,17 +1,37 @@
 //! Describes the model of a plan for its model file, so that the file alone is enough for
 //! predictions.
 
-use paceline_data::{PictureOptions, SparseKind};
+use std::ops::ControlFlow;
+
+use paceline_data::{OpenReport, PictureOptions, SparseKind};
 use paceline_engine::TrainingData;
 use paceline_record::{InputDescription, InputKind, LayerDescription, ModelDescription, ModelForm};
 
+use paceline_table::table_featurizer;
+
+use crate::Failure;
 use crate::data_shape::{DataShape, shape_of};
 use paceline_job::{DataKind, ModelKind, Plan};
 
 /// What the model of a plan takes, and how it computes.
-pub(crate) fn describe_model(plan: &Plan, data: &TrainingData) -> ModelDescription {
+///
+/// # Errors
+/// If the featuriser of a table, which the data was read with, cannot be read again.
+pub(crate) fn describe_model(
+    plan: &Plan,
+    data: &TrainingData,
+) -> Result<ModelDescription, Failure> {
     let shape = shape_of(data);
-    ModelDescription { input: describe_input(plan, data, shape), form: form(&plan.model, shape) }
+    let form = form(&plan.model, shape);
+    if let DataKind::Table(spec) = &plan.data.kind {
+        let mut ignore = |_: OpenReport<'_>| ControlFlow::Continue(());
+        let featurizer = table_featurizer(spec, &mut ignore)?;
+        let names = featurizer.classes().to_vec();
+        let table = serde_json::from_str(&featurizer.to_json()).unwrap_or_default();
+        let input = InputDescription::new(InputKind::Table { table }, names);
+        return Ok(ModelDescription { input, form });
+    }
+    Ok(ModelDescription { input: describe_input(plan, data, shape), form })
 }
 
 fn describe_input(plan: &Plan, data: &TrainingData, shape: DataShape) -> InputDescription {
@@ -35,6 +55,8 @@ fn input_kind(plan: &Plan, data: &TrainingData, shape: DataShape) -> InputKind {
             SparseKind::TfRecord => InputKind::TfRecord { features },
             SparseKind::Criteo => InputKind::Criteo { features },
             SparseKind::Clicks => InputKind::Clicks { features },
+            // Tables are described by their featuriser.
+            SparseKind::Table => InputKind::Table { table: serde_json::Value::Null },
         },
         (DataKind::Pictures { .. } | DataKind::FakeImages { .. }, _) => {
             let PictureOptions { size, resize, mean, std, .. } = PictureOptions::new(rows, 0);

@@ -4,17 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use paceline_data::{
-    DataError, Examples, FakeImages, KnownDataset, PictureOptions, Pictures, SparseRows,
-    SparseSpec, Split, TrainTest, cached_digits, open_sparse,
+    DataError, Examples, FakeImages, PictureOptions, Pictures, SparseRows, SparseSpec, Split,
+    TrainTest, cached_digits, open_sparse,
 };
 
 use paceline_engine::TrainingData;
+use paceline_fetch::KnownDataset;
+use paceline_table::{Featurizer, TableSpec, open_table, table_featurizer};
 
 use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::data_shape::{DataShape, shape_of};
 use crate::network_check::check_network;
-use paceline_job::{DataKind, Plan, RawJob};
+use paceline_job::{DataKind, ModelKind, Plan, RawJob};
 
 /// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
 /// most `MAX_HOLD_OUT`.
@@ -33,6 +35,12 @@ pub(crate) fn data_shape(
         }
         DataKind::Pictures { .. } | DataKind::Rows(_) => {
             return Ok(shape_of(&load_data(job, plan, display)?));
+        }
+        DataKind::Table(spec) => {
+            let featurizer = table_featurizer(spec, display)?;
+            check_classes(job, plan, &featurizer)?;
+            let planes = [1, 1, featurizer.features()];
+            DataShape { planes, classes: featurizer.classes().len() }
         }
         kind => {
             DataShape { planes: example_planes(plan)?, classes: kind.classes().unwrap_or_default() }
@@ -68,7 +76,7 @@ pub(crate) fn load_data(
 ) -> Result<TrainingData, Failure> {
     let shape = known_shape(plan);
     shape.map_or(Ok(()), |shape| check_network(job, plan, shape))?;
-    let data = match read_data(plan, display) {
+    let data = match read_data(job, plan, display) {
         Err(Failure::Data(DataError::Interrupted)) => return Err(display.interrupted()),
         read => read?,
     };
@@ -79,7 +87,11 @@ pub(crate) fn load_data(
     Ok(data)
 }
 
-fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Failure> {
+fn read_data(
+    job: &RawJob,
+    plan: &Plan,
+    display: &mut DataDisplay,
+) -> Result<TrainingData, Failure> {
     Ok(match &plan.data.kind {
         DataKind::Digits { train_examples, test_examples } => {
             let digits = cached_digits(*train_examples, *test_examples, plan.seed, display)?;
@@ -93,7 +105,11 @@ fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Fai
             let set = KnownDataset::FashionMnist.load_observed(path.as_deref(), display)?;
             TrainingData::Images(Arc::new(set))
         }
-        DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(spec, display)?)),
+        DataKind::Rows(spec) => {
+            let rows = open_sparse(spec, display)?;
+            TrainingData::Rows(Arc::new(with_test_rows(spec, rows, display)?))
+        }
+        DataKind::Table(spec) => load_table(job, plan, spec, display)?,
         DataKind::FakeImages { size, classes, train_examples, test_examples } => {
             let set =
                 |split, examples| FakeImages::new(plan.seed, split, examples, *classes, *size);
@@ -129,11 +145,41 @@ fn default_hold_out(examples: usize) -> usize {
     (examples / HOLD_OUT_SHARE).clamp(1, MAX_HOLD_OUT)
 }
 
-fn load_rows(
+/// Reads a table as the rows or vectors that the plan's model takes.
+fn load_table(
+    job: &RawJob,
+    plan: &Plan,
+    spec: &TableSpec,
+    display: &mut DataDisplay,
+) -> Result<TrainingData, Failure> {
+    let mut table = open_table(spec, display)?;
+    check_classes(job, plan, &table.featurizer)?;
+    table.rows = with_test_rows(&spec.rows_spec(), table.rows, display)?;
+    Ok(match plan.model {
+        ModelKind::Logistic { .. } => TrainingData::Rows(Arc::new(table.rows)),
+        _ => TrainingData::Examples(table.into_dense()?.into_shared()),
+    })
+}
+
+/// Checks that the model can tell the classes of a table apart.
+fn check_classes(job: &RawJob, plan: &Plan, featurizer: &Featurizer) -> Result<(), Failure> {
+    let (classes, label) = (featurizer.classes().len(), featurizer.label().unwrap_or_default());
+    if classes == 2 || !matches!(plan.model, ModelKind::Logistic { .. }) {
+        return Ok(());
+    }
+    let message = format!(
+        "is \"logistic\", which is for two classes, but the label {label:?} has {classes}; set \
+         model.kind = \"softmax\""
+    );
+    Err(job.problem("model.kind", message).into())
+}
+
+/// Adds test rows to rows that have none.
+fn with_test_rows(
     spec: &SparseSpec,
+    mut set: TrainTest<SparseRows>,
     display: &mut DataDisplay,
 ) -> Result<TrainTest<SparseRows>, Failure> {
-    let mut set = open_sparse(spec, display)?;
     if set.train.skipped() > 0 {
         display.say(&format!("{}: {} bad rows were skipped", set.origin, set.train.skipped()));
     }

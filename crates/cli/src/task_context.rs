@@ -139,13 +139,13 @@ impl ProgramContext {
         progress: Progress,
         graph: Vec<OpNode>,
         data: &TrainingData,
-    ) -> Self {
-        self.model = Some(describe_model(&self.plan, data));
+    ) -> Result<Self, Failure> {
+        self.model = Some(describe_model(&self.plan, data)?);
         let progress = progress.with_log(self.log.clone());
         let hparams = hyperparameters(&self.plan);
         self.description = Some(RunDescription { graph, hparams });
         self.set_progress(progress);
-        self
+        Ok(self)
     }
 
     /// How the task learns that it must stop.

@@ -6,13 +6,13 @@ use paceline_engine::{ModelSizing, ModelSource, Shuffle, TrainError, TrainingDat
 use paceline_model::{Logistic, Model, Network, Softmax};
 
 use crate::data_shape::{DataShape, shape_of};
-use paceline_job::{ModelKind, Plan};
+use paceline_job::{DataKind, ModelKind, Plan};
 
 /// The workload of a plan.
 pub(crate) fn build_workload(plan: &Plan, data: TrainingData) -> Workload {
     let shuffle = if !plan.data.shuffle {
         Shuffle::None
-    } else if let TrainingData::Rows(_) = &data {
+    } else if let DataKind::Rows(_) | DataKind::Table(_) = &plan.data.kind {
         Shuffle::Within(plan.data.shuffle_buffer)
     } else {
         Shuffle::Full

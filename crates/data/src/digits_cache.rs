@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::dataset_dirs::cache_dir;
+use crate::cache_dir::cache_dir;
 use crate::digits::draw_sets;
 use crate::error::DataError;
 use crate::idx;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::file_kind::FileKind;
 use crate::idx_fault::IdxFault;
 
 /// A failure to read, find or fetch data. The message names the file or the source.
@@ -192,6 +193,20 @@ pub enum DataError {
         waited_s: u64,
     },
 
+    /// A file is of another kind than the job says.
+    #[error(
+        "{}: data.kind is {kind:?}, but {}", path.display(),
+        found.advice().unwrap_or_else(|| format!("this is {}", found.describe()))
+    )]
+    WrongKind {
+        /// The file.
+        path: PathBuf,
+        /// The value of `data.kind`.
+        kind: &'static str,
+        /// What the file is.
+        found: FileKind,
+    },
+
     /// The specification of sparse data contradicts itself or is incomplete.
     #[error("data.kind = \"{kind}\": {what}")]
     SparseSpec {
@@ -245,8 +260,8 @@ impl DataError {
         matches!(self, DataError::Picture { .. } | DataError::BadExample { .. })
     }
 
-    /// Adds the action and the path to a system error; for `map_err`.
-    pub(crate) fn io(
+    /// Adds the action (as a verb) and the path to a system error; for `map_err`.
+    pub fn io(
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> DataError {

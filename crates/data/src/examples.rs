@@ -75,6 +75,17 @@ pub trait Examples: Send + Sync {
         None
     }
 
+    /// Whether examples have weights of their own ([`weight_of`](Self::weight_of)).
+    fn has_weights(&self) -> bool {
+        false
+    }
+
+    /// What the loss and the gradient of an example are multiplied by in training. It is asked for
+    /// only if [`has_weights`](Self::has_weights) is true.
+    fn weight_of(&self, _example: u32) -> f32 {
+        1.0
+    }
+
     /// Writes the values of an example to `out` and returns its class.
     ///
     /// Equal arguments give equal values, whatever was read before and by whichever thread.

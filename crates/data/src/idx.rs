@@ -106,7 +106,10 @@ pub fn read_pair(images: &Path, labels: &Path, classes: usize) -> Result<Images,
 }
 
 /// As [`read_pair`], but says how far it has got, and stops if it is asked to.
-pub(crate) fn read_pair_observed(
+///
+/// # Errors
+/// As [`read_pair`]; also if the observer asks to stop.
+pub fn read_pair_observed(
     images: &Path,
     labels: &Path,
     classes: usize,

@@ -25,7 +25,7 @@
 //! [`Examples`], which is also how a program adds a source of its own. The crate has:
 //!
 //! - [`Images`]: small grey images in memory, generated ([`Digits`]), read from IDX files
-//!   ([`idx`]), or a [`KnownDataset`] such as MNIST, which [`fetch`] downloads and checks;
+//!   ([`idx`]), such as MNIST, which the crate `paceline-fetch` downloads and checks;
 //! - [`InMemoryExamples`]: rows of any iterator;
 //! - [`Pictures`]: JPEG and PNG files, read one by one;
 //! - [`FakeImages`]: generated colour pictures of any size and number.
@@ -39,23 +39,20 @@
 //!
 //! Input from files and from the network is limited and checked before use, and every error names
 //! the file and what to do. Equal seeds give equal bits on every machine. The crate does not know
-//! models, parameters or tasks, and opens no socket except for downloads.
+//! models, parameters or tasks, and opens no socket.
 
 // The examples of the README are compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod batch;
 mod batch_builder;
-pub mod catalog;
-mod dataset_dirs;
-mod dataset_spec;
+mod cache_dir;
 mod digits;
 mod digits_cache;
 mod error;
 mod examples;
 mod fake_images;
-pub mod fetch;
-mod fetch_progress;
+mod file_kind;
 mod glyphs;
 mod hold_out;
 pub mod idx;
@@ -64,22 +61,20 @@ mod images;
 mod in_memory;
 mod loader;
 mod lock;
-mod npm;
 mod on_bad;
 mod open_observer;
 mod patches;
 pub mod pictures;
 mod plan;
 pub mod random;
+pub mod sniff;
 pub mod sparse;
-mod store;
 mod train_test;
 pub mod unpack;
 
 pub use batch::BatchBuffer;
 pub use batch_builder::{SkippedExamples, SlotBatches};
-pub use catalog::{DatasetSpec, KnownDataset};
-pub use dataset_dirs::{DatasetDirs, DatasetFiles, DirKind, DirStatus, cache_dir};
+pub use cache_dir::{UNFINISHED_PREFIX, cache_dir, unfinished};
 pub use digits::Digits;
 pub use digits_cache::cached_digits;
 pub use error::DataError;
@@ -89,8 +84,9 @@ pub use hold_out::HoldOut;
 pub use images::Images;
 pub use in_memory::InMemoryExamples;
 pub use loader::{Loader, LoaderOptions, ReadObserver};
+pub use lock::CacheLock;
 pub use on_bad::OnBad;
-pub use open_observer::{OpenObserver, OpenProgress, OpenReport};
+pub use open_observer::{OpenObserver, OpenProgress, OpenReport, ignore_reports};
 pub use patches::{Patches, SharedWords};
 pub use pictures::{PictureOptions, Pictures};
 pub use plan::{BatchPlan, PlannedExample};

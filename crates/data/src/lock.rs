@@ -19,7 +19,8 @@ use crate::error::DataError;
 const POLL: Duration = Duration::from_millis(50);
 
 /// The right to write to a cache. Dropping it, or the end of the process, releases the lock.
-pub(crate) struct CacheLock {
+#[derive(Debug)]
+pub struct CacheLock {
     _file: File,
 }
 
@@ -27,7 +28,10 @@ impl CacheLock {
     /// Takes the lock for a holder of this name. While another process holds it, polls until the
     /// lock is free or `timeout` has passed, and calls `waiting` every time with the name of that
     /// process; [`ControlFlow::Break`] ends the wait with [`DataError::Interrupted`].
-    pub(crate) fn take(
+    ///
+    /// # Errors
+    /// If the file cannot be opened or locked, the wait is too long, or it is interrupted.
+    pub fn take(
         path: &Path,
         name: &str,
         timeout: Duration,
@@ -50,7 +54,10 @@ impl CacheLock {
     }
 
     /// Takes the lock, unless another process holds it.
-    pub(crate) fn try_take(path: &Path, name: &str) -> Result<Option<Self>, DataError> {
+    ///
+    /// # Errors
+    /// If the file cannot be opened or locked.
+    pub fn try_take(path: &Path, name: &str) -> Result<Option<Self>, DataError> {
         let mut file = File::options()
             .read(true)
             .write(true)

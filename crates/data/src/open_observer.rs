@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::DataError;
 
-/// How often progress is reported.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
+/// How often progress is reported; in tests at every step.
+const REPORT_EVERY: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 100 });
 
 /// Follows the opening of data. Any `FnMut(OpenReport<'_>) -> ControlFlow<()>` does.
 pub trait OpenObserver {
@@ -29,7 +29,7 @@ impl<F: FnMut(OpenReport<'_>) -> ControlFlow<()>> OpenObserver for F {
 }
 
 /// Ignores all events.
-pub(crate) fn ignore_reports() -> impl OpenObserver {
+pub fn ignore_reports() -> impl OpenObserver {
     |_: OpenReport<'_>| ControlFlow::Continue(())
 }
 
@@ -58,8 +58,12 @@ pub struct OpenProgress<'a> {
     pub what: &'a str,
     /// The share that is done, from 0 to 1.
     pub share: f64,
+    /// The share that an earlier process had done.
+    pub share_before: f64,
     /// Rows so far; 0 if the operation does not count them.
     pub rows: u64,
+    /// The rows of an earlier process among them.
+    pub rows_before: u64,
     /// How long it has taken.
     pub elapsed: Duration,
 }
@@ -67,8 +71,16 @@ pub struct OpenProgress<'a> {
 impl OpenProgress<'_> {
     /// How long the rest takes if it is as fast as the part so far.
     pub fn left(&self) -> Option<Duration> {
-        let left = self.elapsed.as_secs_f64() * (1.0 - self.share) / self.share;
-        Duration::try_from_secs_f64(left).ok().filter(|_| self.share > 0.0)
+        let done = self.share - self.share_before;
+        let left = self.elapsed.as_secs_f64() * (1.0 - self.share) / done;
+        Duration::try_from_secs_f64(left).ok().filter(|_| done > 0.0)
+    }
+
+    /// Rows per second; `None` if the operation does not count them.
+    pub fn rows_per_s(&self) -> Option<f64> {
+        let rows = self.rows.saturating_sub(self.rows_before) as f64;
+        let rate = rows / self.elapsed.as_secs_f64();
+        (rows > 0.0 && rate.is_finite()).then_some(rate)
     }
 }
 
@@ -80,6 +92,9 @@ pub(crate) struct OpenMeter<'a> {
     total: u64,
     done: u64,
     rows: u64,
+    /// What an earlier process had done.
+    done_before: u64,
+    rows_before: u64,
     started: Instant,
     /// When progress was last reported.
     reported: Option<Instant>,
@@ -95,7 +110,18 @@ impl<'a> OpenMeter<'a> {
     ) -> Self {
         let now = Instant::now();
         let what = short_name(what);
-        OpenMeter { observer, action, what, total, done: 0, rows: 0, started: now, reported: None }
+        OpenMeter {
+            observer,
+            action,
+            what,
+            total,
+            done: 0,
+            rows: 0,
+            done_before: 0,
+            rows_before: 0,
+            started: now,
+            reported: None,
+        }
     }
 
     /// Says what the operation does now.
@@ -106,6 +132,18 @@ impl<'a> OpenMeter<'a> {
     /// Begins from 0 again.
     pub(crate) fn restart(&mut self) {
         (self.done, self.rows) = (0, 0);
+        (self.done_before, self.rows_before) = (0, 0);
+    }
+
+    /// Counts units that an earlier process had done.
+    pub(crate) fn skip(&mut self, units: u64) {
+        self.done += units;
+        self.done_before += units;
+    }
+
+    /// Counts rows of an earlier process.
+    pub(crate) fn resume_rows(&mut self, rows: u64) {
+        (self.rows, self.rows_before) = (rows, rows);
     }
 
     /// Sets the number of rows so far.
@@ -125,14 +163,20 @@ impl<'a> OpenMeter<'a> {
         let report = OpenReport::Progress(OpenProgress {
             action: self.action,
             what: &self.what,
-            share: (self.done as f64 / self.total.max(1) as f64).min(1.0),
+            share: self.share(self.done),
+            share_before: self.share(self.done_before),
             rows: self.rows,
+            rows_before: self.rows_before,
             elapsed: now - self.started,
         });
         match self.observer.report(report) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(DataError::Interrupted),
         }
+    }
+
+    fn share(&self, done: u64) -> f64 {
+        (done as f64 / self.total.max(1) as f64).min(1.0)
     }
 
     /// Reports a remark.

@@ -5,7 +5,7 @@
 //! claims; the caller decides how much to read.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
@@ -19,9 +19,10 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// A stream with its first bytes, which were already read, put back in front.
-type Rewound<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
+pub type Rewound<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
 /// A reader of the content of `R`.
+#[derive(Debug)]
 pub enum Unpacked<R: Read> {
     /// As stored.
     Plain(Rewound<R>),
@@ -68,7 +69,7 @@ impl<R: Read> Read for Unpacked<R> {
 /// obscure message, and reading a pipe may never end.
 ///
 /// # Errors
-/// If it cannot be opened.
+/// If it cannot be opened or read, or is not a regular file.
 pub fn open(path: &Path) -> Result<Unpacked<BufReader<File>>, DataError> {
     open_with(path, |file| file)
 }
@@ -78,13 +79,40 @@ pub(crate) fn open_with<R: Read>(
     path: &Path,
     between: impl FnOnce(File) -> R,
 ) -> Result<Unpacked<BufReader<R>>, DataError> {
+    open_at(path, 0, between)
+}
+
+/// As [`open_with`], but continues at a byte of the content. What is before it is read only if the
+/// file is gzip.
+pub(crate) fn open_at<R: Read>(
+    path: &Path,
+    offset: u64,
+    between: impl FnOnce(File) -> R,
+) -> Result<Unpacked<BufReader<R>>, DataError> {
+    let mut file = open_regular(path)?;
+    let read_error = || DataError::io("read", path);
+    if offset > 0 {
+        let mut head = [0; GZIP_MAGIC.len()];
+        file.read_exact(&mut head).map_err(read_error())?;
+        let start = if head == GZIP_MAGIC { 0 } else { offset };
+        file.seek(SeekFrom::Start(start)).map_err(read_error())?;
+        if start > 0 {
+            let buffered = BufReader::with_capacity(BUFFER_BYTES, between(file));
+            return Ok(Unpacked::Plain(io::Cursor::new(Vec::new()).chain(buffered)));
+        }
+    }
+    let buffered = BufReader::with_capacity(BUFFER_BYTES, between(file));
+    let mut content = Unpacked::new(buffered).map_err(read_error())?;
+    io::copy(&mut content.by_ref().take(offset), &mut io::sink()).map_err(read_error())?;
+    Ok(content)
+}
+
+fn open_regular(path: &Path) -> Result<File, DataError> {
     let file = match path.metadata() {
         Ok(meta) if meta.is_dir() => Err(io::Error::other("it is a directory, not a file")),
         Ok(meta) if !meta.is_file() => Err(io::Error::other("it is not a regular file")),
         Ok(_) => File::open(path),
         Err(error) => Err(error),
     };
-    let file = file.map_err(DataError::io("open", path))?;
-    let buffered = BufReader::with_capacity(BUFFER_BYTES, between(file));
-    Unpacked::new(buffered).map_err(DataError::io("read", path))
+    file.map_err(DataError::io("open", path))
 }

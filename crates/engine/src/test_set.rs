@@ -16,7 +16,7 @@ impl TrainingData {
                 count_classes(images.labels().iter().map(|&label| usize::from(label)))
             })),
             TrainingData::Rows(set) => {
-                Some([&set.train, &set.test].map(|rows| rows.class_counts().to_vec()))
+                Some([&set.train, &set.test].map(|rows| rows.class_counts()))
             }
             TrainingData::Examples(set) => {
                 known_classes(&*set.train).zip(known_classes(&*set.test)).map(Into::into)

@@ -2,7 +2,7 @@
 
 use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind};
-use super::layer_path::{LAYERS, layer_of};
+use super::layer_path::{LAYERS, layer_of, place_of};
 use super::problem::{Problem, SettingOrigin};
 use super::raw::{JobEntry, RawJob};
 use super::schema::find_key;
@@ -20,7 +20,8 @@ impl RawJob {
     }
 
     fn failed_condition(&self, key: &KeySpec, path: &str) -> Option<KeyCondition> {
-        let conditions = key.conditions.iter().map(|condition| condition.at(layer_of(path)));
+        let place = place_of(path);
+        let conditions = key.conditions.iter().map(|condition| condition.at(place.as_deref()));
         conditions.into_iter().find(|condition| !self.holds(condition))
     }
 
@@ -131,8 +132,8 @@ impl RawJob {
             (Some(ValueKind::Word(words)), Some(JobValue::Text(word))) => {
                 !words.contains(&word.as_str())
             }
-            // Checking reports a layer without a kind.
-            (_, found) => found.is_some() || layer_of(path).is_some(),
+            // Checking reports a layer without a kind, and a column without a use.
+            (_, found) => found.is_some() || place_of(path).is_some(),
         }
     }
 

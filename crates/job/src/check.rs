@@ -385,6 +385,39 @@ impl JobChecker<'_> {
         .unwrap_or_default()
     }
 
+    /// The texts of a list. Numbers are their own text.
+    pub(super) fn texts(&mut self, path: &str) -> Vec<String> {
+        self.take(path, |value, _| match value {
+            JobValue::List(items) => items.iter().map(text_of).collect(),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    /// The texts of a list of lists.
+    pub(super) fn text_lists(&mut self, path: &str) -> Vec<Vec<String>> {
+        let list = |value: &JobValue| match value {
+            JobValue::List(items) => items.iter().map(text_of).collect::<Option<Vec<_>>>(),
+            _ => None,
+        };
+        self.take(path, |value, _| match value {
+            JobValue::List(items) => items.iter().map(list).collect(),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn character(&mut self, path: &str) -> char {
+        self.take(path, |value, _| match value {
+            JobValue::Text(text) => {
+                let mut letters = text.chars();
+                letters.next().filter(|_| letters.next().is_none())
+            }
+            _ => None,
+        })
+        .unwrap_or(' ')
+    }
+
     fn take<T>(
         &mut self,
         path: &str,
@@ -401,5 +434,14 @@ impl JobChecker<'_> {
             self.problems.push(Problem { origin: entry.origin.clone(), message });
         }
         value
+    }
+}
+
+/// The text of a list's item.
+fn text_of(item: &JobValue) -> Option<String> {
+    match item {
+        JobValue::Text(text) => Some(text.clone()),
+        JobValue::Whole(_) | JobValue::Number(_) | JobValue::Flag(_) => Some(item.to_string()),
+        JobValue::List(_) => None,
     }
 }

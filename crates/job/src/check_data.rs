@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use paceline_data::{HoldOut, IndexBase, OnBad, SparseKind, SparseSpec};
 
+use paceline_table::{FormatChoice, TableSpec};
+
 use super::check::JobChecker;
 use super::plan::DataKind;
 
@@ -35,6 +37,10 @@ impl JobChecker<'_> {
         }
         let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
         match kind.as_str() {
+            "table" => {
+                let path = path.unwrap_or_else(|| self.needs_path(&kind));
+                DataKind::Table(self.table(path))
+            }
             "fake-images" => DataKind::FakeImages {
                 size: count(self, "data.size"),
                 classes: count(self, "data.classes"),
@@ -83,6 +89,43 @@ impl JobChecker<'_> {
             self.needs_path(kind.name());
         }
         spec
+    }
+
+    fn table(&mut self, path: PathBuf) -> TableSpec {
+        let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
+        let delimiter = self.optional("data.delimiter", Self::text);
+        TableSpec {
+            path,
+            test_path: self.optional("data.test_path", Self::path),
+            format: FormatChoice {
+                delimiter: delimiter.map(|word| match word.as_str() {
+                    "tab" => b'\t',
+                    "semicolon" => b';',
+                    "pipe" => b'|',
+                    "space" => b' ',
+                    _ => b',',
+                }),
+                header: self.optional("data.header", Self::flag),
+                without_quotes: !self.flag("data.quotes"),
+            },
+            columns: self.columns(),
+            crosses: self.crosses(),
+            bits: self.whole("data.bits") as u32,
+            on_bad: self.on_bad(),
+            hold_out: self.optional("data.hold_out", count),
+            split: self.split(),
+            seed: self.whole("seed"),
+            cache_dir: self.optional("data.cache", Self::path),
+        }
+    }
+
+    fn crosses(&mut self) -> Vec<Vec<String>> {
+        let crosses = self.optional("data.cross", Self::text_lists).unwrap_or_default();
+        if let Some(short) = crosses.iter().find(|cross| cross.len() < 2) {
+            let message = format!("has the cross {short:?}, but a cross has at least two columns");
+            self.problems.push(self.job.problem("data.cross", message));
+        }
+        crosses
     }
 
     fn split(&mut self) -> HoldOut {

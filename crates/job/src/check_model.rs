@@ -8,7 +8,7 @@ use super::layer_path::LAYERS;
 use super::network_plan::{NetworkPlan, PlannedLayer};
 use super::plan::ModelKind;
 use super::problem::Problem;
-use super::schema::{DATA_KINDS, ROWS};
+use super::schema::{CACHED_ROWS, DATA_KINDS, ROWS};
 
 /// Kinds of layers that other systems have, and what to do here.
 const OTHER_KINDS: [(&str, &str); 5] = [
@@ -44,7 +44,7 @@ impl JobChecker<'_> {
     fn check_fit(&mut self, model: &str) {
         let data = self.job.word("data.kind");
         let fits = |data: &str| match model {
-            "logistic" => ROWS.contains(&data),
+            "logistic" => CACHED_ROWS.contains(&data),
             "lenet" => ["digits", "mnist", "fashion-mnist"].contains(&data),
             "alexnet" => ["fake-images", "images"].contains(&data),
             _ => !ROWS.contains(&data),

@@ -1,6 +1,6 @@
 //! The conditions under which a key of the job file applies.
 
-use super::layer_path::at_layer;
+use super::layer_path::at_place;
 use super::value::one_of;
 
 /// A condition on other keys.
@@ -23,11 +23,11 @@ pub(super) enum KeyCondition {
 }
 
 impl KeyCondition {
-    /// The condition for the keys of this layer.
-    pub(super) fn at(&self, layer: Option<usize>) -> KeyCondition {
+    /// The condition for the keys of this layer or column.
+    pub(super) fn at(&self, place: Option<&str>) -> KeyCondition {
         match self {
             KeyCondition::Has { key, values } => {
-                KeyCondition::Has { key: at_layer(key, layer), values }
+                KeyCondition::Has { key: at_place(key, place), values }
             }
             other => other.clone(),
         }

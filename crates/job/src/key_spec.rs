@@ -75,6 +75,12 @@ pub(super) enum ValueKind {
     Flag,
     /// The rate of a network, such as `"1gbit"`.
     Rate,
+    /// One character.
+    Character,
+    /// A list of texts.
+    Texts,
+    /// A list of lists of texts.
+    TextLists,
 }
 
 impl ValueKind {
@@ -99,6 +105,9 @@ impl ValueKind {
             ValueKind::Rate => {
                 "a rate such as \"1gbit\" or \"100mbit\", from 100kbit to 100gbit".into()
             }
+            ValueKind::Character => "one character".into(),
+            ValueKind::Texts => "a list of texts".into(),
+            ValueKind::TextLists => "a list of lists of texts".into(),
         }
     }
 }
@@ -186,7 +195,12 @@ impl KeySpec {
 
     /// Whether each layer of a network has this key.
     pub(super) fn is_of_layers(&self) -> bool {
-        self.path.contains('#')
+        self.path.starts_with("model.layers.#")
+    }
+
+    /// Whether each column of a table has this key.
+    pub(super) fn is_of_columns(&self) -> bool {
+        self.path.starts_with("data.columns.#")
     }
 
     /// The key's name inside its section.

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use super::column_path::{COLUMNS, split_column};
+
 /// The list of layers.
 pub(super) const LAYERS: &str = "model.layers";
 /// The most layers of a network; more are a mistake.
@@ -22,19 +24,26 @@ pub(super) fn layer_of(path: &str) -> Option<usize> {
     split(path).map(|(layer, _)| layer)
 }
 
+/// The layer or the column whose key this is, as the path has it.
+pub(super) fn place_of(path: &str) -> Option<Cow<'_, str>> {
+    let layer = layer_of(path).map(|layer| Cow::Owned(layer.to_string()));
+    layer.or_else(|| split_column(path).map(|(column, _)| Cow::Borrowed(column)))
+}
+
 /// The path as the schema has it.
 pub(super) fn pattern_of(path: &str) -> Cow<'_, str> {
-    match split(path) {
-        Some((_, rest)) => Cow::Owned(format!("{LAYERS}.#{rest}")),
-        None if path.contains('#') => Cow::Borrowed(""),
-        None => Cow::Borrowed(path),
+    match (split(path), split_column(path)) {
+        (Some((_, rest)), _) => Cow::Owned(format!("{LAYERS}.#{rest}")),
+        (_, Some((_, rest))) => Cow::Owned(format!("{COLUMNS}.#{rest}")),
+        _ if path.contains('#') => Cow::Borrowed(""),
+        _ => Cow::Borrowed(path),
     }
 }
 
-/// The path of a key of the schema for this layer; a key that is not a layer's is its own path.
-pub(super) fn at_layer(pattern: &str, layer: Option<usize>) -> String {
-    match layer {
-        Some(layer) => pattern.replace('#', &layer.to_string()),
+/// The path of a key of the schema for this layer or column; any other key is its own path.
+pub(super) fn at_place(pattern: &str, place: Option<&str>) -> String {
+    match place {
+        Some(place) => pattern.replace('#', place),
         None => pattern.to_owned(),
     }
 }
@@ -54,6 +63,6 @@ mod tests {
             assert_eq!(layer_of(wrong), None, "{wrong}");
         }
         assert_eq!(pattern_of("model.layers.#.size"), "");
-        assert_eq!(at_layer("model.layers.#.size", Some(7)), "model.layers.7.size");
+        assert_eq!(at_place("model.layers.#.size", Some("7")), "model.layers.7.size");
     }
 }

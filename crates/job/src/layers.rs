@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toml::de::DeValue;
 
 use super::key_spec::KeySpec;
-use super::layer_path::{LAYERS, MOST_LAYERS, at_layer, layer_of};
+use super::layer_path::{LAYERS, MOST_LAYERS, at_place, layer_of};
 use super::problem::{Problem, SettingOrigin};
 use super::raw::{JobEntry, RawJob};
 use super::schema::KEYS;
@@ -80,28 +80,31 @@ impl RawJob {
         self.layer_entries().map(|(_, entry)| entry).find(|entry| entry.is_set())
     }
 
-    /// The paths of a key in this job: its own, or one for each layer.
+    /// The paths of a key in this job: its own, or one for each layer or column.
     pub(super) fn paths_of(&self, key: &KeySpec) -> Vec<String> {
+        let places = self.places_of(key).into_iter();
+        places.map(|place| at_place(&key.path, place.as_deref())).collect()
+    }
+
+    /// Where in this job a key may be: once, or in each layer or column.
+    fn places_of(&self, key: &KeySpec) -> Vec<Option<String>> {
         if key.is_of_layers() {
-            self.layers().into_iter().map(|layer| at_layer(&key.path, Some(layer))).collect()
+            self.layers().into_iter().map(|layer| Some(layer.to_string())).collect()
+        } else if key.is_of_columns() {
+            self.columns().into_iter().map(|column| Some(column.to_owned())).collect()
         } else {
-            vec![key.path.clone()]
+            vec![None]
         }
     }
 
-    /// Every key that applies and has a value, in the order of the schema, layer by layer.
+    /// Every key that applies and has a value, in the order of the schema, layer by layer and
+    /// column by column.
     pub(super) fn used_keys(&self) -> Vec<UsedKey<'_>> {
-        let layers = self.layers();
         let mut used = Vec::new();
         for section in KEYS.chunk_by(|a, b| a.section() == b.section()) {
-            let places: Vec<_> = if section[0].is_of_layers() {
-                layers.iter().map(|&layer| Some(layer)).collect()
-            } else {
-                vec![None]
-            };
-            for layer in places {
+            for place in self.places_of(&section[0]) {
                 used.extend(section.iter().filter_map(|key| {
-                    let path = at_layer(&key.path, layer);
+                    let path = at_place(&key.path, place.as_deref());
                     let entry = self.entries.get(&path).filter(|_| self.applies(key, &path))?;
                     Some(UsedKey { path, key, entry })
                 }));
@@ -118,20 +121,27 @@ impl RawJob {
         for layer in self.layers() {
             let keys = used.iter().filter(|used| layer_of(&used.path) == Some(layer));
             let keys: Vec<_> = keys.filter(|used| used.entry.is_set()).collect();
-            let settings = keys.iter();
-            let settings =
-                settings.map(|used| format!("{} = {}", used.key.name(), used.entry.value));
-            let settings: Vec<_> = settings.collect();
-            let mut origins: Vec<String> = Vec::new();
-            for origin in keys.iter().map(|used| used.entry.origin.to_string()) {
-                if !origins.contains(&origin) {
-                    origins.push(origin);
-                }
-            }
-            let setting = format!("  {{ {} }},", settings.join(", "));
-            text.push_str(&format!("{setting:<32} # {}\n", origins.join(", ")));
+            let setting = format!("  {{ {} }},", settings_of(&keys));
+            text.push_str(&format!("{setting:<32} # {}\n", origins_of(&keys)));
         }
         text.push_str("]\n");
         text
     }
+}
+
+/// The settings of a layer or a column as TOML writes them on one line.
+pub(super) fn settings_of(keys: &[&UsedKey<'_>]) -> String {
+    let settings = keys.iter().map(|used| format!("{} = {}", used.key.name(), used.entry.value));
+    settings.collect::<Vec<_>>().join(", ")
+}
+
+/// The origins of these settings, each once.
+pub(super) fn origins_of(keys: &[&UsedKey<'_>]) -> String {
+    let mut origins: Vec<String> = Vec::new();
+    for origin in keys.iter().map(|used| used.entry.origin.to_string()) {
+        if !origins.contains(&origin) {
+            origins.push(origin);
+        }
+    }
+    origins.join(", ")
 }

@@ -182,7 +182,8 @@ impl DataKind {
             DataKind::FakeImages { size, .. } | DataKind::Pictures { size, .. } => {
                 Some([3, *size, *size])
             }
-            DataKind::Mnist { .. } | DataKind::FashionMnist { .. } | DataKind::Rows(_) => None,
+            DataKind::Mnist { .. } | DataKind::FashionMnist { .. } => None,
+            DataKind::Rows(_) | DataKind::Table(_) => None,
         }
     }
 
@@ -194,6 +195,7 @@ impl DataKind {
             }
             DataKind::FakeImages { classes, .. } => Some(*classes),
             DataKind::Rows(_) => Some(2),
+            DataKind::Table(_) => None,
             DataKind::Pictures { .. } => None,
         }
     }

@@ -13,6 +13,7 @@ use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
 use paceline_place::EmulateSettings;
 use paceline_record::SampleSpacing;
+use paceline_table::TableSpec;
 
 use super::network_plan::NetworkPlan;
 
@@ -216,6 +217,8 @@ pub enum DataKind {
     },
     /// Sparse rows, from files or generated.
     Rows(SparseSpec),
+    /// A table, whose rows feed sparse and dense models.
+    Table(TableSpec),
     /// Generated colour pictures.
     FakeImages {
         /// Width and height in pixels.
@@ -248,6 +251,7 @@ impl DataKind {
             DataKind::Mnist { .. } => "mnist",
             DataKind::FashionMnist { .. } => "fashion-mnist",
             DataKind::Rows(spec) => spec.kind.name(),
+            DataKind::Table(_) => "table",
             DataKind::FakeImages { .. } => "fake-images",
             DataKind::Pictures { .. } => "images",
         }

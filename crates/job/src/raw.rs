@@ -7,7 +7,9 @@ use paceline_lab::Finding;
 use paceline_record::names::LIBRARY_KEY;
 use toml::de::{DeTable, DeValue};
 
-use super::layer_path::{LAYERS, at_layer, layer_of, pattern_of};
+use super::column_path::{split_column, with_quoted_column};
+use super::key_spec::ValueKind;
+use super::layer_path::{LAYERS, at_place, pattern_of, place_of};
 use super::problem::{Problem, Problems, SettingOrigin};
 use super::schema::{KEYS, find_key};
 use super::sweep_sections::{ReferenceSection, SECTIONS, SectionReader, SweepSection};
@@ -153,7 +155,8 @@ impl RawJob {
             self.problems.push(Problem { origin, message });
             return;
         };
-        let (path, text) = (path.trim(), text.trim());
+        let (path, text) = (with_quoted_column(path.trim()), text.trim());
+        let path = path.as_ref();
         let word = DeValue::String(text.into());
         let parsed = DeValue::parse(text);
         let value = match &parsed {
@@ -214,7 +217,14 @@ impl RawJob {
         if path == LAYERS {
             return self.insert_layers(value, origin, at);
         }
-        let known = find_key(path).is_some();
+        if split_column(path).is_some_and(|(_, key)| key.is_empty())
+            && !matches!(value, DeValue::Table(_))
+        {
+            // `age = "number"` is short for `age = { as = "number" }`.
+            return self.insert(&format!("{path}.as"), value, origin, at);
+        }
+        let key = find_key(path);
+        let known = key.is_some();
         let below = format!("{}.", pattern_of(path));
         let section = KEYS.iter().any(|key| key.path.starts_with(&below));
         let shown = if path.is_empty() { "\"\"" } else { path };
@@ -237,7 +247,13 @@ impl RawJob {
             }
             _ => {}
         }
-        match JobValue::from_toml(value) {
+        let takes_list =
+            key.is_some_and(|key| matches!(key.kind, ValueKind::Texts | ValueKind::TextLists));
+        let converted = match takes_list {
+            true => JobValue::from_toml_list(value),
+            false => JobValue::from_toml(value),
+        };
+        match converted {
             Ok(value) => {
                 self.entries.insert(path.to_owned(), JobEntry::new(value, origin(at)));
             }
@@ -273,8 +289,10 @@ fn sections() -> impl Iterator<Item = &'static str> {
 
 /// The known name most similar to a wrong one, as the end of a sentence.
 fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
-    let (layer, pattern) = (layer_of(path), pattern_of(path));
+    let (place, pattern) = (place_of(path), pattern_of(path));
     let path = pattern.as_ref();
+    let is_of_column = split_column(path).is_some();
+    let known = known.filter(|name| is_of_column || split_column(name).is_none());
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let likeness = |name: &str| {
         // The right name in the wrong section is more likely than a typing error.
@@ -288,7 +306,7 @@ fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
         .filter(|(likeness, _)| *likeness > 0.5);
     match nearest {
         Some((_, name)) => {
-            format!("; did you mean {}?", at_layer(name, layer.or(Some(0))))
+            format!("; did you mean {}?", at_place(name, place.as_deref().or(Some("0"))))
         }
         None => "; docs/job.md lists all keys, `paceline explain` those in use".to_owned(),
     }

@@ -9,6 +9,11 @@ const ABOUT_LAYERS: &str = "A list: each `[[model.layers]]` is one layer of a ne
 (`model.kind` = \"network\"), numbered from 0.\n`--set model.layers.1.size=64` and `[sweep]` set \
 the key of one layer.\n\n";
 
+/// What precedes the keys of a column.
+const ABOUT_COLUMNS: &str = "A key for each column of a table, by its name, or by its number from \
+1: `age = \"number\"` is short for\n`age = { as = \"number\" }`. The first rows decide on columns \
+that are not listed; `paceline data describe FILE`\nprints what they decide.\n\n";
+
 /// The table as Markdown, for `docs/job.md`.
 pub fn reference_markdown() -> String {
     let mut text = String::new();
@@ -21,6 +26,9 @@ pub fn reference_markdown() -> String {
             if key.is_of_layers() {
                 text.push_str(ABOUT_LAYERS);
             }
+            if key.is_of_columns() {
+                text.push_str(ABOUT_COLUMNS);
+            }
             text.push_str("| key | takes | default | meaning |\n");
             text.push_str("|---|---|---|---|\n");
         }
@@ -29,8 +37,9 @@ pub fn reference_markdown() -> String {
             let conditions = case.describe(|key| format!("`{key}`"));
             let _ = write!(default, "; `{}` if {conditions}", case.value);
         }
-        // The first condition of a layer's key is that there are layers.
-        let conditions = key.conditions.iter().skip(usize::from(key.is_of_layers()));
+        // The first condition of a layer's or column's key is that there are layers or columns.
+        let is_repeated = key.is_of_layers() || key.is_of_columns();
+        let conditions = key.conditions.iter().skip(usize::from(is_repeated));
         let with: String = conditions.map(|with| format!("; {}", with.markdown())).collect();
         let takes = key.kind.describe();
         let _ = writeln!(text, "| `{}` | {takes} | {default} | {}{with} |", key.name(), key.help);

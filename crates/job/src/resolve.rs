@@ -6,6 +6,7 @@ use paceline_place::{Cluster, Role};
 use sha2::{Digest, Sha256};
 use toml::de::DeValue;
 
+use super::column_path::split_column;
 use super::key_spec::{DefaultCase, DefaultCondition, ValueKind};
 use super::layer_path::{LAYERS, layer_of};
 use super::layers::UsedKey;
@@ -16,6 +17,8 @@ use super::value::JobValue;
 
 /// A run's name is part of its directory's name, whose length is limited.
 const MOST_NAME_BYTES: usize = 100;
+/// How names of tables end, packed or not.
+const TABLE_ENDINGS: [&str; 3] = [".csv", ".tsv", ".parquet"];
 /// The stop condition of a job that sets none.
 const DEFAULT_EPOCHS: &str = "6";
 
@@ -25,12 +28,19 @@ impl RawJob {
         let resolved = self.resolve();
         let mut text = String::new();
         let mut section = "";
-        let mut has_layers = false;
+        let (mut has_layers, mut has_columns) = (false, false);
         for UsedKey { path, key, entry } in resolved.used_keys() {
             if layer_of(&path).is_some() {
                 if !has_layers {
                     text.push_str(&resolved.explain_layers());
                     has_layers = true;
+                }
+                continue;
+            }
+            if split_column(&path).is_some() {
+                if !has_columns {
+                    text.push_str(&resolved.explain_columns());
+                    has_columns = true;
                 }
                 continue;
             }
@@ -77,6 +87,7 @@ impl RawJob {
     pub(super) fn resolve(&self) -> RawJob {
         let mut job = self.clone();
         job.choose_mode();
+        job.recognise_table();
         if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
             job.default_to("train.stop.epochs", DEFAULT_EPOCHS, "no stop condition is set");
         }
@@ -141,10 +152,20 @@ impl RawJob {
         }
     }
 
+    /// Makes files whose names end as those of tables do a table, unless the job says otherwise.
+    fn recognise_table(&mut self) {
+        let path = self.word("data.path").to_lowercase();
+        let plain = path.strip_suffix(".gz").unwrap_or(&path);
+        if let Some(ending) = TABLE_ENDINGS.iter().find(|ending| plain.ends_with(*ending)) {
+            self.default_to("data.kind", "\"table\"", format!("data.path ends in {ending}"));
+        }
+    }
+
     /// Fills in how workers share. The built-in job's text says so, unless a setting makes it
     /// another job or the environment places its tasks.
     fn choose_mode(&mut self) {
-        let changed = ["model.kind", LAYERS, "data.kind", "cluster.mode"].into_iter().find(|key| {
+        let keys = ["model.kind", LAYERS, "data.kind", "data.path", "cluster.mode"];
+        let changed = keys.into_iter().find(|key| {
             let layer = self.first_layer_entry().filter(|_| *key == LAYERS);
             let entry = self.entries.get(*key).or(layer);
             matches!(entry.map(|entry| &entry.origin), Some(SettingOrigin::Set { .. }))

@@ -6,6 +6,7 @@
 use std::sync::LazyLock;
 
 use super::cluster_keys::cluster_keys;
+use super::column_keys::{column_keys, table_keys};
 use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind, key, optional};
 use super::layer_keys::layer_keys;
@@ -22,15 +23,18 @@ pub(super) const DATA_KINDS: &[&str] = &[
     "libsvm",
     "tfrecord",
     "criteo",
+    "table",
     "fake-images",
     "images",
 ];
 /// The kinds that are sparse rows.
 pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo"];
-/// The kinds of sparse rows that are read from files.
-const ROW_FILES: &[&str] = &["libsvm", "tfrecord", "criteo"];
+/// The kinds that are cached as sparse rows. Tables feed dense models, too.
+pub(super) const CACHED_ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo", "table"];
+/// The kinds of cached rows that are read from files.
+const ROW_FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table"];
 /// All kinds that are read from files one example at a time.
-pub(super) const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "images"];
+pub(super) const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "images"];
 /// The key that most defaults depend on.
 const MODEL: &str = "model.kind";
 /// The key that the defaults of an optimizer depend on.
@@ -45,7 +49,7 @@ const STEPS_FROM_0: ValueKind = ValueKind::Whole { min: 0, max: i64::MAX as u64 
 
 /// Every key. Keys of a section are adjacent; sections are in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<KeySpec>> = LazyLock::new(|| {
-    let before = [top(), model(), layer_keys(), data(), train(), optimizer()];
+    let before = [top(), model(), layer_keys(), data(), column_keys(), train(), optimizer()];
     let after = [cluster_keys(), checkpoint(), observe()];
     before.into_iter().chain(after).flatten().collect()
 });
@@ -73,7 +77,7 @@ fn model() -> Vec<KeySpec> {
     vec![
         key(MODEL, models, "\"softmax\"", "model to train")
             .default_when("\"network\"", &[(LAYERS, &[])])
-            .default_when("\"logistic\"", &[(kind, ROWS)])
+            .default_when("\"logistic\"", &[(kind, CACHED_ROWS)])
             .default_when("\"alexnet\"", &[(kind, PICTURES)]),
         key("model.init", inits, "\"glorot\"", init).with(MODEL, networks),
         key(
@@ -90,9 +94,10 @@ fn model() -> Vec<KeySpec> {
 fn data() -> Vec<KeySpec> {
     let kind = "data.kind";
     let generated: &[&str] = &["digits", "clicks", "fake-images"];
-    let kinds = "training data (`paceline data list`)";
+    let kinds = "training data (`paceline data list`); `\"table\"` if `data.path` ends in .csv, \
+                 .tsv or .parquet, with or without .gz";
     let path = "directory of the four IDX files, plain or gzip, by default the cache; file, \
-                 directory or pattern of rows; directory or list of pictures";
+                 directory or pattern of rows or tables; directory or list of pictures";
     let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
                  greatest index found for libsvm and tfrecord";
     let hold_out = "examples held out for tests if the data has no test set; defaults to a tenth, \
@@ -104,12 +109,14 @@ fn data() -> Vec<KeySpec> {
     let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
     let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
-    vec![
+    let mut keys = vec![
         key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
             .default_when("\"clicks\"", &[(MODEL, &["logistic"])])
             .default_when("\"fake-images\"", &[(MODEL, &["alexnet"])]),
-        optional("data.path", ValueKind::Path, path)
-            .with(kind, &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "images"]),
+        optional("data.path", ValueKind::Path, path).with(
+            kind,
+            &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "table", "images"],
+        ),
         optional("data.test_path", ValueKind::Path, "the same for rows used only for tests")
             .with(kind, ROW_FILES),
         key("data.train_examples", COUNT, "60000", "training examples to generate")
@@ -140,10 +147,12 @@ fn data() -> Vec<KeySpec> {
             .with(kind, FILES),
         key("data.shuffle", ValueKind::Flag, "true", "whether every epoch uses a new order"),
         key("data.shuffle_buffer", COUNT, "1000000", shuffle_buffer)
-            .with(kind, ROWS)
+            .with(kind, CACHED_ROWS)
             .when(KeyCondition::IsTrue("data.shuffle")),
-        optional("data.cache", ValueKind::Path, cache).with(kind, ROWS),
-    ]
+        optional("data.cache", ValueKind::Path, cache).with(kind, CACHED_ROWS),
+    ];
+    keys.extend(table_keys(kind, MODEL));
+    keys
 }
 
 fn train() -> Vec<KeySpec> {

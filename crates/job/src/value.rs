@@ -11,6 +11,7 @@ pub(super) enum JobValue {
     Whole(i64),
     Number(f64),
     Flag(bool),
+    List(Vec<JobValue>),
 }
 
 impl JobValue {
@@ -31,6 +32,17 @@ impl JobValue {
         }
     }
 
+    /// Converts a TOML value of a key that takes lists.
+    pub(super) fn from_toml_list(value: &DeValue<'_>) -> Result<Self, String> {
+        match value {
+            DeValue::Array(items) => {
+                let items = items.iter().map(|item| Self::from_toml_list(item.get_ref()));
+                Ok(JobValue::List(items.collect::<Result<_, _>>()?))
+            }
+            other => Self::from_toml(other),
+        }
+    }
+
     /// Describes the value, for errors.
     pub(super) fn describe(&self) -> String {
         match self {
@@ -38,6 +50,7 @@ impl JobValue {
             JobValue::Flag(flag) => flag.to_string(),
             JobValue::Whole(whole) => whole.to_string(),
             JobValue::Number(number) => number.to_string(),
+            JobValue::List(_) => format!("the list {self}"),
         }
     }
 }
@@ -56,6 +69,13 @@ impl fmt::Display for JobValue {
             JobValue::Whole(whole) => whole.fmt(f),
             JobValue::Number(number) => toml::Value::Float(*number).fmt(f),
             JobValue::Flag(flag) => flag.fmt(f),
+            JobValue::List(items) => {
+                f.write_str("[")?;
+                for (index, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if index > 0 { ", " } else { "" })?;
+                }
+                f.write_str("]")
+            }
         }
     }
 }

@@ -95,8 +95,8 @@ fn add_linear(
     let about_values = "values of the keys; 0 for a key that only fills the row";
     graph.input("values", ElementType::Float, &shape, about_values);
     notes.push(format!(
-        "inputs: keys (int64, N x K), from 0 to {}, and values (float, N x K); rows with fewer than \
-         K features are filled up with any key and the value 0",
+        "inputs: keys (int64, N x K), from 0 to {}, and values (float, N x K); rows with fewer \
+         than K features are filled up with any key and the value 0",
         features - 1
     ));
     notes.extend(key_note(&model.description().input.kind));

@@ -60,7 +60,7 @@ mod predict;
 mod scored_rows;
 mod scorer;
 mod scoring;
-mod sniff;
+mod table_featurizer;
 mod text_chunks;
 mod text_scorer;
 mod trained_model;

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use paceline_data::sparse::{expand_path, open_row_cache};
+use paceline_data::sniff::{FileKind, sniff_file};
+use paceline_data::sparse::{open_row_cache, source_files};
 use paceline_data::{
     Images, OnBad, OpenReport, PictureOptions, Pictures, SparseKind, SparseRows, SparseSpec, idx,
     open_sparse,
@@ -15,7 +16,6 @@ use paceline_record::InputKind;
 use crate::error::ScoreError;
 use crate::example_scorer::{ExampleInput, ExampleLabels, ExampleSource};
 use crate::scoring::ScoreInput;
-use crate::sniff::{FileKind, recognise};
 use crate::text_chunks::TextSource;
 use crate::trained_model::TrainedModel;
 
@@ -65,26 +65,39 @@ pub fn open_input(model: &TrainedModel, files: &InputFiles) -> Result<ScoreInput
         }
         InputKind::TfRecord { features } => open_records(files, *features),
         InputKind::Libsvm { .. } | InputKind::Clicks { .. } => {
-            open_text(files, FileKind::Libsvm, "LIBSVM text")
+            open_text(files, &|kind| kind == FileKind::Libsvm, "LIBSVM text")
         }
-        InputKind::Criteo { .. } => open_text(files, FileKind::Criteo, "Criteo's 40 columns"),
-        InputKind::Table { .. } => open_text(files, FileKind::Csv, "a table"),
+        InputKind::Criteo { .. } => {
+            // Without its label, a line has 39 columns.
+            let is_log = |kind| matches!(kind, FileKind::Criteo | FileKind::Table(b'\t'));
+            open_text(files, &is_log, "Criteo's 40 columns")
+        }
+        InputKind::Table { .. } => {
+            use FileKind::{Criteo, Parquet, Table};
+            let is_table = |kind| matches!(kind, Table(_) | Parquet | Criteo);
+            open_text(files, &is_table, "a table")
+        }
     }
 }
 
-/// Refuses a file that is recognised as something else.
+/// Whether the content of a file does not tell what it is: its rows will.
+fn is_unknown(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Empty | FileKind::Text)
+}
+
+/// Refuses a file that is of another kind.
 fn wrong_kind(path: &Path, found: FileKind, takes: &str) -> ScoreError {
     ScoreError::Refused(format!(
         "{}: this looks like {}, but the model takes {takes}",
         path.display(),
-        found.words()
+        found.describe()
     ))
 }
 
 /// Lines of text, or caches of rows.
 fn open_text(
     files: &InputFiles,
-    expected: FileKind,
+    fits: &dyn Fn(FileKind) -> bool,
     takes: &str,
 ) -> Result<ScoreInput, ScoreError> {
     let mut sources = Vec::new();
@@ -93,17 +106,17 @@ fn open_text(
             sources.push(TextSource::StandardInput);
             continue;
         }
-        for file in expand_path(path)? {
-            match recognise(&file) {
-                Some(FileKind::RowCache) if files.paths.len() == 1 => {
+        for file in source_files(path)? {
+            match sniff_file(&file)? {
+                FileKind::RowCache if files.paths.len() == 1 => {
                     return Ok(ScoreInput::Examples(open_cache(&file)?));
                 }
-                Some(FileKind::RowCache) => {
+                FileKind::RowCache => {
                     let what = format!("{}: score a cache of rows by itself", file.display());
                     return Err(ScoreError::Refused(what));
                 }
-                Some(kind) if kind != expected => return Err(wrong_kind(&file, kind, takes)),
-                _ => sources.push(TextSource::File(file)),
+                kind if fits(kind) || is_unknown(kind) => sources.push(TextSource::File(file)),
+                kind => return Err(wrong_kind(&file, kind, takes)),
             }
         }
     }
@@ -128,11 +141,11 @@ fn open_records(files: &InputFiles, features: usize) -> Result<ScoreInput, Score
         let what = "TFRecords cannot be read from standard input; name a file";
         return Err(ScoreError::Refused(what.into()));
     }
-    for file in expand_path(path)? {
-        match recognise(&file) {
-            Some(FileKind::RowCache) => return Ok(ScoreInput::Examples(open_cache(&file)?)),
-            Some(FileKind::TfRecord) | None => {}
-            Some(kind) => return Err(wrong_kind(&file, kind, "TFRecords")),
+    for file in source_files(path)? {
+        match sniff_file(&file)? {
+            FileKind::RowCache => return Ok(ScoreInput::Examples(open_cache(&file)?)),
+            FileKind::TfRecord | FileKind::Empty | FileKind::Binary => {}
+            kind => return Err(wrong_kind(&file, kind, "TFRecords")),
         }
     }
     let spec = SparseSpec {
@@ -160,8 +173,9 @@ fn open_idx(
         let what = "IDX files cannot be read from standard input; name a file";
         return Err(ScoreError::Refused(what.into()));
     }
-    if let Some(kind) = recognise(path).filter(|kind| *kind != FileKind::Idx) {
-        return Err(wrong_kind(path, kind, &takes));
+    match sniff_file(path)? {
+        FileKind::Idx | FileKind::Empty | FileKind::Binary => {}
+        kind => return Err(wrong_kind(path, kind, &takes)),
     }
     let images = idx::read_images(path)?;
     if [images.rows, images.cols] != size {
@@ -227,11 +241,11 @@ fn open_pictures(
         if path.is_dir() {
             find_pictures(path, 0, &mut found)?;
         } else {
-            match recognise(path) {
-                Some(FileKind::Picture) | None => {}
-                Some(kind) => return Err(wrong_kind(path, kind, "JPEG and PNG pictures")),
+            match sniff_file(path)? {
+                // A damaged picture is a bad row.
+                FileKind::Jpeg | FileKind::Png | FileKind::Empty | FileKind::Binary => {}
+                kind => return Err(wrong_kind(path, kind, "JPEG and PNG pictures")),
             }
-            fs::metadata(path).map_err(ScoreError::at("open", path))?;
             found.push(path.clone());
         }
     }

@@ -8,6 +8,7 @@ use crate::output_rows::{IdValue, OutputFormat, OutputRows};
 use crate::pipeline::StopFn;
 use crate::scored_rows::{BadRow, ScoredRows};
 use crate::scoring::{ScoreInput, score};
+use crate::table_featurizer::id_columns;
 use crate::trained_model::TrainedModel;
 
 /// What happens to rows that cannot be scored.
@@ -60,7 +61,7 @@ pub fn predict(
     out: &mut dyn Write,
     stop: StopFn<'_>,
 ) -> Result<PredictCounts, ScoreError> {
-    let ids = IdColumns::of(input);
+    let ids = IdColumns::of(model, input);
     let answerer = Answerer::new(options.style, model.class_names());
     let rows = OutputRows::new(
         options.format,
@@ -99,7 +100,11 @@ struct IdColumns {
 }
 
 impl IdColumns {
-    fn of(input: &ScoreInput) -> Self {
+    fn of(model: &TrainedModel, input: &ScoreInput) -> Self {
+        let own = model.table_featurizer().map(|table| id_columns(table)).unwrap_or_default();
+        if !own.is_empty() && matches!(input, ScoreInput::Text(_)) {
+            return Self { names: own, has_file: false, has_number: false };
+        }
         let (names, has_file, has_number) = match input {
             ScoreInput::Examples(input) if input.names.is_some() => (vec!["file"], false, false),
             ScoreInput::Examples(_) => (vec!["row"], false, true),

@@ -47,6 +47,12 @@ impl FeatureBlock {
             self.values.resize(self.keys.len(), 1.0);
         }
         self.starts.push(self.keys.len() as u32);
+        self.push_label(label);
+    }
+
+    /// Appends the label of a row whose features were appended.
+    #[inline]
+    pub(crate) fn push_label(&mut self, label: Option<u32>) {
         self.labels.push(label.unwrap_or(NO_LABEL));
     }
 

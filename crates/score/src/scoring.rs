@@ -8,6 +8,7 @@ use crate::error::ScoreError;
 use crate::example_scorer::{ExampleInput, ExampleScorer, ExampleSource};
 use crate::pipeline::{DoJob, NextJob, StopFn, run_in_order, thread_count};
 use crate::scored_rows::ScoredRows;
+use crate::table_featurizer::table_layout;
 use crate::text_chunks::{TextChunk, TextChunks, TextLayout, TextSource};
 use crate::text_scorer::{TextScorer, text_featurizer};
 use crate::trained_model::TrainedModel;
@@ -51,7 +52,7 @@ pub(crate) fn score<R: Send + 'static>(
     let threads = thread_count(threads);
     match input {
         ScoreInput::Text(sources) => {
-            let mut chunks = TextChunks::new(sources.clone(), TextLayout::default());
+            let mut chunks = TextChunks::new(sources.clone(), text_layout(model));
             let next: NextJob<TextChunk> = Box::new(move || chunks.next());
             let worker = || -> Result<DoJob<TextChunk, R>, ScoreError> {
                 let featurizer = text_featurizer(model).ok_or_else(|| takes_no_text(model))?;
@@ -108,6 +109,11 @@ fn check_examples(model: &TrainedModel, input: &ExampleInput) -> Result<(), Scor
         model.inputs(),
         unit(model.is_sparse())
     )))
+}
+
+/// How the text that the model takes is cut.
+fn text_layout(model: &TrainedModel) -> TextLayout {
+    model.table_featurizer().map_or(TextLayout::default(), |table| table_layout(table))
 }
 
 fn takes_no_text(model: &TrainedModel) -> ScoreError {

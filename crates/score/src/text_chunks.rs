@@ -11,6 +11,7 @@ use std::sync::Arc;
 use memchr::{memchr, memchr_iter, memchr2_iter, memrchr};
 use paceline_data::sparse::MAX_LINE_BYTES;
 use paceline_data::unpack;
+use paceline_table::open_table_stream;
 
 use crate::error::ScoreError;
 
@@ -41,7 +42,7 @@ impl TextSource {
 
     fn open(&self) -> Result<Box<dyn Read + Send>, ScoreError> {
         match self {
-            TextSource::File(path) => Ok(Box::new(unpack::open(path)?)),
+            TextSource::File(path) => Ok(open_table_stream(path)?),
             TextSource::StandardInput => {
                 let unpacked = unpack::Unpacked::new(io::stdin());
                 Ok(Box::new(unpacked.map_err(|source| self.unreadable(source))?))

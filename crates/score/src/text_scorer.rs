@@ -6,6 +6,7 @@ use paceline_record::InputKind;
 use crate::error::ScoreError;
 use crate::scored_rows::{BadRow, FeatureBlock, ScoredRows};
 use crate::scorer::Scorer;
+use crate::table_featurizer::TableFeaturizer;
 use crate::text_chunks::{TextChunk, lines};
 use crate::trained_model::TrainedModel;
 
@@ -67,6 +68,10 @@ pub(crate) fn text_featurizer(model: &TrainedModel) -> Option<Box<dyn TextFeatur
         }
         InputKind::Clicks { features } => (SparseFormat::Libsvm, features, 1),
         InputKind::Criteo { features } => (SparseFormat::Criteo, features, 0),
+        InputKind::Table { .. } => {
+            let featurizer = model.table_featurizer()?.clone();
+            return Some(Box::new(TableFeaturizer::new(featurizer, !model.is_sparse())));
+        }
         _ => return None,
     };
     // A description that does not fit the parameters is refused here and not by a panic later.

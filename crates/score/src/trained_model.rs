@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use paceline_model::{Architecture, Group, Layout, Shape};
-use paceline_record::{ModelDescription, ModelForm, model_file};
+use paceline_record::{InputKind, ModelDescription, ModelForm, model_file};
+use paceline_table::Featurizer;
 
 use crate::error::ScoreError;
 use crate::scorer::Scorer;
@@ -20,6 +21,8 @@ pub struct TrainedModel {
     params: Arc<[f32]>,
     /// The layers, if it is a network.
     architecture: Option<Architecture>,
+    /// What turns rows into features, if it takes tables.
+    table: Option<Arc<Featurizer>>,
 }
 
 impl TrainedModel {
@@ -48,7 +51,15 @@ impl TrainedModel {
         let architecture = architecture(&description.form).map_err(refused)?;
         let layout = layout(&description.form, architecture.as_ref()).map_err(refused)?;
         let params = model_file::load(path, &layout)?.into();
-        let model = Self { description, layout, params, architecture };
+        let table = table(&description.input.kind).map_err(refused)?;
+        let model = Self { description, layout, params, architecture, table };
+        if let Some(table) = &model.table
+            && table.features() != model.inputs()
+        {
+            let (features, inputs) = (table.features(), model.inputs());
+            let why = format!("its featuriser gives {features} features, but it takes {inputs}");
+            return Err(refused(why));
+        }
         let (names, classes) = (model.class_names().len(), model.classes());
         if names != classes {
             let why = format!("its description names {names} classes, but it has {classes}");
@@ -95,6 +106,11 @@ impl TrainedModel {
         matches!(self.description.form, ModelForm::Logistic { .. })
     }
 
+    /// What turns rows into features, if the model takes tables.
+    pub fn table_featurizer(&self) -> Option<&Arc<Featurizer>> {
+        self.table.as_ref()
+    }
+
     /// The layers, if the model is a network.
     pub fn architecture(&self) -> Option<&Architecture> {
         self.architecture.as_ref()
@@ -127,6 +143,13 @@ fn architecture(form: &ModelForm) -> Result<Option<Architecture>, String> {
     let layers = layers.iter().map(|layer| layer.layer()).collect();
     let built = Architecture::new(Shape::image(channels, height, width), layers);
     built.map(Some).map_err(|error| format!("its description is not of a network: {error}"))
+}
+
+/// The featuriser of a model that takes tables.
+fn table(kind: &InputKind) -> Result<Option<Arc<Featurizer>>, String> {
+    let InputKind::Table { table } = kind else { return Ok(None) };
+    let read = Featurizer::from_json(&table.to_string());
+    read.map(|table| Some(Arc::new(table))).map_err(|error| error.to_string())
 }
 
 fn layout(form: &ModelForm, architecture: Option<&Architecture>) -> Result<Layout, String> {

@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 use paceline_data::sparse::{
     CacheRemoval, CachedRows, Clicks, FIRST_TEST_ROW, row_cache_dir, write_clicks_file,
 };
-use paceline_data::{DatasetDirs, KnownDataset, fetch};
+use paceline_fetch::{DatasetDirs, FetchOptions, FetchProgress, KnownDataset, fetch_dataset};
+use paceline_table::{ColumnSpec, TableSpec, describe_stream, describe_table};
 
 use super::output::print;
 use crate::Failure;
-use crate::data_args::MakeClicksArgs;
+use crate::data_args::{DescribeArgs, MakeClicksArgs};
+use crate::data_display::DataDisplay;
 use crate::interrupt::Interrupt;
 use crate::progress::write_line;
+use crate::stop_source::StopSource;
 use crate::terminal::{output_width, wrap_output};
 use crate::text_table::{columns, counted, fitted_text, grouped};
 
@@ -27,7 +30,7 @@ pub(super) fn list() -> Result<(), Failure> {
         let row = [made, "generated", "none: generated from the seed when needed"];
         rows.push(row.map(String::from).to_vec());
     }
-    for read in ["libsvm", "tfrecord", "criteo", "images"] {
+    for read in ["table", "libsvm", "tfrecord", "criteo", "images"] {
         rows.push([read, "your files", "the path in data.path"].map(String::from).to_vec());
     }
     for known in KnownDataset::ALL {
@@ -52,17 +55,29 @@ pub(super) fn list() -> Result<(), Failure> {
 /// Fetches a data set into the cache, and reports progress on standard error.
 pub(super) fn get(known: KnownDataset, mirrors: Vec<String>) -> Result<(), Failure> {
     let places = DatasetDirs::from_env()?;
-    let mut options = fetch::FetchOptions::new(known.spec());
+    let mut options = FetchOptions::new(known.spec());
     if !mirrors.is_empty() {
         options.mirrors = mirrors;
     }
-    let mut report = |progress: fetch::FetchProgress| {
-        if !matches!(progress, fetch::FetchProgress::Bytes { .. }) {
+    let mut report = |progress: FetchProgress| {
+        if !matches!(progress, FetchProgress::Bytes { .. }) {
             write_line(&progress.to_string());
         }
     };
-    let dir = fetch::fetch_dataset(known.spec(), &places, &options, &mut report)?;
+    let dir = fetch_dataset(known.spec(), &places, &options, &mut report)?;
     print(&format!("{} is in {}\n", known.name(), dir.display()))
+}
+
+/// Prints how the columns of a table would be used.
+pub(super) fn describe(args: &DescribeArgs) -> Result<(), Failure> {
+    let mut spec = TableSpec::at(&args.file);
+    spec.format.header = args.no_header.then_some(false);
+    spec.columns = args.label.iter().map(|column| ColumnSpec::label(column)).collect();
+    if args.file.as_os_str() == "-" {
+        return print(&describe_stream(&spec, &mut std::io::stdin().lock())?);
+    }
+    let stop = StopSource { interrupt: Interrupt::default(), channel: None };
+    print(&describe_table(&spec, &mut DataDisplay::new(false, &stop))?)
 }
 
 /// Removes cached rows, or lists them if `dry_run`.

@@ -33,6 +33,9 @@ use crate::workload::build_workload;
 use paceline_data::OnBad;
 use paceline_job::ModelKind;
 
+/// The matrix of more classes is not kept in the run directory.
+const MOST_KEPT_CLASSES: usize = 100;
+
 /// Tests a model on labelled files, or on the test examples of a job; by default, the job that
 /// trained it.
 pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
@@ -122,7 +125,7 @@ fn evaluate_job(args: &EvaluateArgs, file: Option<PathBuf>) -> Result<Evaluated,
     // A signal ends the process at once: it writes nothing but a cache, by rename.
     let stop = StopSource { interrupt: Interrupt::default(), channel: None };
     let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
-    let description = describe_model(&plan, &data);
+    let description = describe_model(&plan, &data)?;
     if plan.model.is_sparse() {
         // The model file holds all parameters, however the model was trained.
         plan.model = ModelKind::Logistic { dense: true };
@@ -170,7 +173,11 @@ fn record(args: &EvaluateArgs, evaluated: &Evaluated) {
         return;
     }
     let path = args.model.join(files::EVALUATION);
-    let text = format!("{:#}\n", json!(evaluated.figures));
+    let mut figures = json!(evaluated.figures);
+    if evaluated.figures.classes.len() > MOST_KEPT_CLASSES {
+        figures["confusion"] = Value::Null;
+    }
+    let text = format!("{figures}\n");
     let written = paceline_record::write_whole(&path, |part| std::fs::write(part, text));
     if let Err(error) = written {
         write_line(&format!("warning: {error}; the page will not show this evaluation"));

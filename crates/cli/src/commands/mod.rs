@@ -56,6 +56,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Data { command: DataCommand::Get { set, mirror } } => {
             data::get(set.into(), mirror)
         }
+        Command::Data { command: DataCommand::Describe(args) } => data::describe(&args),
         Command::Data { command: DataCommand::Clean { dry_run, cache } } => {
             data::clean(cache, dry_run)
         }

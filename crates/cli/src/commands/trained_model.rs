@@ -53,7 +53,7 @@ fn description_by_job(path: &Path) -> Result<ModelDescription, Failure> {
         )),
         OwnJobFailure::Failed(failure) => failure,
     })?;
-    Ok(describe_model(&plan, &data))
+    describe_model(&plan, &data)
 }
 
 /// The test examples of the job beside a model.

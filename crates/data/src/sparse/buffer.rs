@@ -16,8 +16,10 @@ pub struct SparseBuffer {
     pub keys: Vec<u32>,
     /// The values of the keys; empty if all are 1.
     pub values: Vec<f32>,
-    /// The rows' labels, 0 or 1.
+    /// The rows' labels, 0 or 1, or the numbers of their classes.
     pub labels: Vec<u32>,
+    /// The rows' weights; empty if they have none.
+    pub weights: Vec<f32>,
     /// Where the rows lie in their store.
     places: Vec<u32>,
 }
@@ -32,14 +34,26 @@ impl SparseBuffer {
     /// # Panics
     /// If an index is out of range, or the rows have more than 2^32 - 1 entries.
     pub fn fill(&mut self, rows: &SparseRows, examples: impl ExactSizeIterator<Item = usize>) {
+        let mut places = std::mem::take(&mut self.places);
+        places.clear();
+        places.extend(examples.map(|example| rows.locate(example) as u32));
+        self.fill_stored(rows, &places);
+        self.places = places;
+    }
+
+    /// Replaces the buffer's contents with the rows at these places in their store.
+    ///
+    /// # Panics
+    /// If the store has no such place, or the rows have more than 2^32 - 1 entries.
+    pub fn fill_stored(&mut self, rows: &SparseRows, places: &[u32]) {
         self.starts.clear();
         self.keys.clear();
         self.values.clear();
         self.labels.clear();
+        self.weights.clear();
         self.starts.push(0);
-        self.places.clear();
-        self.places.extend(examples.map(|example| rows.locate(example) as u32));
-        let places = self.places.iter().map(|&place| place as usize);
+        let has_values = !rows.all_ones();
+        let places = places.iter().map(|&place| place as usize);
         let (mut bounds, mut keys) = (places.clone(), places.clone());
         bounds.by_ref().take(BOUNDS_AHEAD).for_each(|place| rows.prefetch_bounds(place));
         keys.by_ref().take(KEYS_AHEAD).for_each(|place| rows.prefetch_keys(place));
@@ -50,10 +64,11 @@ impl SparseBuffer {
             if let Some(later) = keys.next() {
                 rows.prefetch_keys(later);
             }
-            let row = rows.stored_row(place);
-            self.keys.extend_from_slice(row.keys);
-            self.values.extend_from_slice(row.values);
-            self.labels.push(row.label);
+            self.labels.push(rows.read_stored(place, &mut self.keys, &mut self.values));
+            if has_values {
+                self.values.resize(self.keys.len(), 1.0);
+            }
+            self.weights.extend(rows.stored_weight(place));
             self.starts.push(self.keys.len() as u32);
         }
         assert!(u32::try_from(self.keys.len()).is_ok(), "too many entries for one batch");

@@ -17,6 +17,8 @@ use crate::lock::{CacheLock, holder};
 const ROWS: &str = "paceline-rows";
 const PART: &str = "part";
 const LOCK: &str = "lock";
+/// The featuriser of a table, which the crate `table` keeps beside the rows.
+const COLUMNS: &str = "paceline-columns";
 
 /// The length of the digest in a cache's name, in characters.
 const DIGEST_CHARS: usize = 12;
@@ -104,7 +106,7 @@ fn has_cache_name(path: &Path) -> bool {
     let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { return false };
     let digest = stem.rsplit(['.', '-']).next().unwrap_or_default();
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    [ROWS, PART, LOCK].iter().any(|known| extension == *known)
+    [ROWS, PART, LOCK, COLUMNS].iter().any(|known| extension == *known)
         && digest.len() == DIGEST_CHARS
         && digest.len() < stem.len()
         && digest.bytes().all(is_hex)

@@ -17,9 +17,9 @@ use super::clicks::{ClickRow, Clicks};
 use super::criteo::{COUNTS, bucket};
 use super::example;
 use super::format::SparseFormat;
+use crate::cache_dir::unfinished;
 use crate::error::DataError;
 use crate::random::mix;
-use crate::store;
 
 /// The size of a write, in bytes.
 const WRITE_BYTES: usize = 256 * 1024;
@@ -81,8 +81,7 @@ pub fn write_clicks_file(
     if path.symlink_metadata().is_ok() {
         return Err(taken());
     }
-    let part =
-        store::unfinished(dir, &format!("{}-{}", std::process::id(), name.to_string_lossy()));
+    let part = unfinished(dir, &format!("{}-{}", std::process::id(), name.to_string_lossy()));
     let whole = rows.end.saturating_sub(rows.start);
     let written = File::create_new(&part).and_then(|mut file| {
         let written = if gzip {

@@ -85,7 +85,7 @@ impl Default for ClickRow {
 impl ClickRow {
     /// The row without its ranks.
     pub fn row(&self) -> SparseRow<'_> {
-        SparseRow { label: self.label, keys: &self.keys, values: &[] }
+        SparseRow { label: self.label, weight: 1.0, keys: &self.keys, values: &[] }
     }
 }
 

@@ -12,11 +12,10 @@ use std::time::UNIX_EPOCH;
 
 use crate::error::DataError;
 
-/// The files that a path stands for, sorted by name; at least one. The path is a file, a directory
-/// or a pattern with `*` and `?`.
+/// The files that a path stands for, sorted by name; at least one.
 ///
 /// # Errors
-/// If there is no such file.
+/// If there is no such file, or a directory cannot be listed.
 pub fn expand(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     let none = |what: &str| DataError::Sparse { path: path.into(), what: what.into() };
     if path.is_dir() {
@@ -98,7 +97,10 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// A line for each file: its use, size, modification time in ns, and absolute path.
-pub(crate) fn identity(used_for: &str, files: &[PathBuf]) -> Result<String, DataError> {
+///
+/// # Errors
+/// If there is no such file.
+pub fn identity(used_for: &str, files: &[PathBuf]) -> Result<String, DataError> {
     let mut lines = String::new();
     for file in files {
         let meta = fs::metadata(file).map_err(DataError::io("open", file))?;

@@ -7,8 +7,9 @@
 //! already go into memory with [`SparseRows::from_rows`].
 //!
 //! ```text
-//! files ── lines, records ── RowBuffer ── CacheWriter ──> cache file ── map ── SparseRows
-//!             (stream)         (row)        (cache)                    (row_store, rows)
+//! files ── blocks ── rows ── segments ── CacheWriter ──> cache file ── map ── SparseRows
+//!        (blocks)  (stream) (segment)     (cache)                  (row_store, rows)
+//!                  on several threads: (pipeline)
 //! ```
 //!
 //! ```
@@ -22,27 +23,34 @@
 //! # Ok::<(), paceline_data::DataError>(())
 //! ```
 
+mod blocks;
 mod buffer;
 mod build;
 mod cache;
 mod clean;
 mod click_files;
 mod clicks;
+mod collected_rows;
 mod criteo;
+mod dense_rows;
 mod example;
 mod files;
 mod format;
 mod held_rows;
+mod label_rule;
 mod libsvm;
 mod limits;
 mod line_parser;
-mod lines;
 mod number;
 mod open;
+mod pipeline;
 mod row;
+mod row_blocks;
 mod row_fault;
+mod row_reader;
 mod row_store;
 mod rows;
+mod segment;
 mod spec;
 mod stream;
 
@@ -50,12 +58,18 @@ pub use buffer::SparseBuffer;
 pub use clean::{CacheRemoval, CachedRows};
 pub use click_files::{write_clicks, write_clicks_file};
 pub use clicks::{ClickRow, Clicks, FIELDS, FIRST_TEST_ROW, MIN_FEATURES};
-pub use files::expand as expand_path;
+pub use dense_rows::{DenseRows, MAX_DENSE_FEATURES};
+pub use files::{expand as source_files, identity as files_identity};
 pub use format::SparseFormat;
+pub use label_rule::LabelRule;
 pub use limits::{MAX_FEATURES, MAX_LINE_BYTES, MAX_RECORD_BYTES, MAX_ROW_ENTRIES, MAX_ROWS};
 pub use line_parser::{LineParser, ParsedRow};
-pub use open::{is_row_cache, open_row_cache, open_sparse, row_cache_dir};
-pub use row::SparseRow;
+pub use number::float as parse_float;
+pub use open::{
+    is_row_cache, open_row_cache, open_rows, open_sparse, row_cache_dir, row_cache_path,
+};
+pub use row::{SparseRow, StoredRow};
+pub use row_reader::RowReader;
 pub use rows::SparseRows;
 pub use spec::{IndexBase, SparseKind, SparseSpec};
 pub use stream::{ReadCounts, ReadOptions, read_rows};

@@ -35,7 +35,7 @@ const TENS: [f32; 11] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10]
 
 /// Parses `text` as a number, which may be infinite or NaN.
 #[inline]
-pub(crate) fn float(text: &[u8]) -> Option<f32> {
+pub fn float(text: &[u8]) -> Option<f32> {
     match short_decimal(text) {
         Some(value) => Some(value),
         None => std::str::from_utf8(text).ok()?.parse().ok(),

@@ -11,18 +11,21 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::build::{SourceFiles, build};
+use super::build::{BuildInputs, SourceFiles, build};
 use super::cache::{self, UnusableCache};
 use super::clicks;
 use super::files;
+use super::label_rule::LabelRule;
+use super::row_reader::RowReader;
 use super::row_store::RowStore;
 use super::rows::SparseRows;
 use super::spec::{SparseKind, SparseSpec};
-use crate::dataset_dirs;
+use crate::cache_dir::cache_dir;
 use crate::error::DataError;
 use crate::hold_out::HoldOut;
 use crate::lock::CacheLock;
 use crate::open_observer::{OpenObserver, OpenReport, short_name};
+use crate::sniff::{FileKind, check_kind};
 use crate::train_test::TrainTest;
 
 /// How long to wait for another process that builds the same cache.
@@ -38,9 +41,42 @@ pub fn open_sparse(
     spec: &SparseSpec,
     observer: &mut dyn OpenObserver,
 ) -> Result<TrainTest<SparseRows>, DataError> {
+    open_request(spec, None, observer)
+}
+
+/// As [`open_sparse`], for files that `reader` reads.
+///
+/// # Errors
+/// As [`open_sparse`].
+pub fn open_rows(
+    spec: &SparseSpec,
+    reader: &dyn RowReader,
+    observer: &mut dyn OpenObserver,
+) -> Result<TrainTest<SparseRows>, DataError> {
+    open_request(spec, Some(reader), observer)
+}
+
+/// The path of the cache of rows that a reader with these options reads.
+///
+/// # Errors
+/// If there is no file at a path, or no directory for caches.
+pub fn row_cache_path(spec: &SparseSpec, reader_options: &str) -> Result<PathBuf, DataError> {
+    let sources = find_source_files(spec)?;
+    let options = options(spec) + reader_options;
+    CacheRequest { spec, reader: None, sources, options, identity: String::new() }.path()
+}
+
+fn open_request(
+    spec: &SparseSpec,
+    reader: Option<&dyn RowReader>,
+    observer: &mut dyn OpenObserver,
+) -> Result<TrainTest<SparseRows>, DataError> {
     spec.check()?;
     let sources = find_source_files(spec)?;
-    let request = CacheRequest { identity: identity(spec, &sources)?, spec, sources };
+    let mut options = options(spec);
+    options += &reader.map_or(String::new(), |reader| reader.options());
+    let mut request = CacheRequest { spec, reader, sources, options, identity: String::new() };
+    request.identity = request.current_identity()?;
     let store = request.open(observer)?;
     request.split(store)
 }
@@ -68,7 +104,7 @@ pub fn open_row_cache(
         };
         DataError::Sparse { path: path.into(), what }
     })?;
-    let rows = store.labels().len();
+    let rows = store.rows();
     Ok(SparseRows::new(Arc::new(store), 0..rows))
 }
 
@@ -78,14 +114,6 @@ fn find_source_files(spec: &SparseSpec) -> Result<SourceFiles, DataError> {
         SparseKind::Clicks => Ok(SourceFiles::default()),
         _ => Ok(SourceFiles { train: expand(&spec.path)?, test: expand(&spec.test_path)? }),
     }
-}
-
-/// Everything that the rows depend on, as text; not how they are split into training and test set.
-fn identity(spec: &SparseSpec, sources: &SourceFiles) -> Result<String, DataError> {
-    let mut text = options(spec);
-    text += &files::identity("train", &sources.train)?;
-    text += &files::identity("test", &sources.test)?;
-    Ok(text)
 }
 
 fn options(spec: &SparseSpec) -> String {
@@ -101,8 +129,11 @@ fn options(spec: &SparseSpec) -> String {
         }
         SparseKind::Libsvm => {
             let _ = writeln!(text, "on_bad {:?}\nindex_base {:?}", spec.on_bad, spec.index_base);
+            if spec.labels == LabelRule::Classes {
+                text += "labels Classes\n";
+            }
         }
-        SparseKind::TfRecord | SparseKind::Criteo => {
+        SparseKind::TfRecord | SparseKind::Criteo | SparseKind::Table => {
             let _ = writeln!(text, "on_bad {:?}", spec.on_bad);
         }
     }
@@ -112,11 +143,24 @@ fn options(spec: &SparseSpec) -> String {
 /// A cache, and the data it is built from.
 struct CacheRequest<'a> {
     spec: &'a SparseSpec,
+    /// Reads the files, if they are not in a format of this crate.
+    reader: Option<&'a dyn RowReader>,
     sources: SourceFiles,
+    options: String,
     identity: String,
 }
 
 impl CacheRequest<'_> {
+    /// Everything that the rows depend on, as text; not how they are split into training and test
+    /// set.
+    fn current_identity(&self) -> Result<String, DataError> {
+        let mut text = self.options.clone();
+        text += &self.reader.map_or(String::new(), |reader| reader.identity());
+        text += &files::identity("train", &self.sources.train)?;
+        text += &files::identity("test", &self.sources.test)?;
+        Ok(text)
+    }
+
     fn open(&self, observer: &mut dyn OpenObserver) -> Result<RowStore, DataError> {
         let path = self.path()?;
         match cache::open(&path, &self.identity, &self.what(), observer) {
@@ -128,8 +172,28 @@ impl CacheRequest<'_> {
         self.build(&path, observer).map_err(|error| cache_error(error, &path))
     }
 
+    /// Checks that no file is empty or certainly of another kind, before anything is built.
+    fn check_sources(&self) -> Result<(), DataError> {
+        let expected = match self.spec.kind {
+            SparseKind::Libsvm => FileKind::Libsvm,
+            SparseKind::Criteo => FileKind::Criteo,
+            SparseKind::TfRecord => FileKind::TfRecord,
+            // A table's reader knows several kinds of files.
+            SparseKind::Table | SparseKind::Clicks => return Ok(()),
+        };
+        let has_content = |file: &&PathBuf| file.metadata().is_ok_and(|about| about.len() > 0);
+        for files in [&self.sources.train, &self.sources.test] {
+            // Of several files some may be empty.
+            if let Some(first) = files.iter().find(has_content).or(files.first()) {
+                check_kind(first, self.spec.kind.name(), expected)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Builds the cache at this path, unless another process does so first.
     fn build(&self, path: &Path, observer: &mut dyn OpenObserver) -> Result<RowStore, DataError> {
+        self.check_sources()?;
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).map_err(DataError::io("create", dir))?;
         }
@@ -146,14 +210,21 @@ impl CacheRequest<'_> {
         }
         note(observer, &format!("building {}", path.display()));
         self.note_earlier_cache(path, observer);
-        let part = path.with_extension("part");
-        let built = build(self.spec, &self.sources, &self.identity, &part, observer)
+        let part = &*path.with_extension("part");
+        let CacheRequest { spec, reader, sources, identity, .. } = self;
+        let inputs = BuildInputs { spec, reader: *reader, sources, identity, part };
+        let built = build(&inputs, observer)
             .and_then(|()| self.check_unchanged())
-            .and_then(|()| fs::rename(&part, path).map_err(DataError::io("rename", &*part)));
-        if let Err(error) = built {
-            // If this fails too, the next process that builds the cache overwrites the file.
-            let _ = fs::remove_file(&part);
-            return Err(error);
+            .and_then(|()| fs::rename(part, path).map_err(DataError::io("rename", part)));
+        match built {
+            Ok(()) => {}
+            // The next process that builds the cache continues it.
+            Err(DataError::Interrupted) => return Err(DataError::Interrupted),
+            Err(error) => {
+                // If this fails too, the next process that builds the cache overwrites the file.
+                let _ = fs::remove_file(part);
+                return Err(error);
+            }
         }
         cache::open(path, &self.identity, &what, observer).map_err(|unusable| {
             let what = match unusable {
@@ -186,7 +257,7 @@ impl CacheRequest<'_> {
     }
 
     fn check_unchanged(&self) -> Result<(), DataError> {
-        if identity(self.spec, &self.sources)? == self.identity {
+        if self.current_identity()? == self.identity {
             return Ok(());
         }
         let path = self.spec.path.clone().unwrap_or_default();
@@ -205,7 +276,7 @@ impl CacheRequest<'_> {
     /// times, so that a stale cache is replaced and not left behind.
     fn name(&self) -> String {
         let mut digest = Sha256::new();
-        digest.update(options(self.spec));
+        digest.update(&self.options);
         for (files, used_for) in [(&self.sources.train, "train"), (&self.sources.test, "test")] {
             for file in files {
                 let path = fs::canonicalize(file).unwrap_or_else(|_| file.clone());
@@ -228,7 +299,7 @@ impl CacheRequest<'_> {
         let wrong = |what: String| Err(DataError::Sparse { path: path(), what });
         let skipped = store.skipped;
         let store = Arc::new(store);
-        let (train_rows, rows) = (store.train_rows, store.labels().len());
+        let (train_rows, rows) = (store.train_rows, store.rows());
         let mut train = SparseRows::new(Arc::clone(&store), 0..train_rows);
         let mut test = SparseRows::new(store, train_rows..rows);
         if train.is_empty() {
@@ -282,7 +353,7 @@ impl SparseSpec {
 /// # Errors
 /// If there is no cache directory.
 pub fn row_cache_dir() -> Result<PathBuf, DataError> {
-    let dir = dataset_dirs::cache_dir().map_err(|_| DataError::RowCache {
+    let dir = cache_dir().map_err(|_| DataError::RowCache {
         what: "neither PACELINE_CACHE, XDG_CACHE_HOME nor HOME names a directory".into(),
     })?;
     Ok(dir.join("rows"))

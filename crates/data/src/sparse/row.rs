@@ -1,17 +1,20 @@
-//! One row on its way from a reader to the cache.
+//! One row: on its way from a reader to the cache, and read back.
 //!
 //! Readers push entries in the order of the file. [`RowBuffer::finish`] turns them into a row that
 //! all later code relies on: keys rise, the values of a repeated key are added up, every value is
 //! finite and every key is below the limit.
 
+use super::label_rule::LabelRule;
 use super::limits::MAX_ROW_ENTRIES;
 use super::row_fault::RowFault;
 
 /// One row: its label, and the features that are not zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SparseRow<'a> {
-    /// 1 for a click, else 0.
+    /// 1 for a click, else 0; or the number of the row's class, at most 255.
     pub label: u32,
+    /// What the row's loss is multiplied by in training; 1 unless the source says otherwise.
+    pub weight: f32,
     /// The features that are not zero, in ascending order. Only in Criteo's rows may a key repeat:
     /// two columns may share a key, which then counts twice.
     pub keys: &'a [u32],
@@ -29,10 +32,32 @@ impl SparseRow<'_> {
     }
 }
 
+/// A row that was copied from its store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoredRow {
+    /// 1 for a click, else 0; or the number of the row's class.
+    pub label: u32,
+    /// The features that are not zero, in ascending order.
+    pub keys: Vec<u32>,
+    /// The values of the features; empty if all are 1.
+    pub values: Vec<f32>,
+}
+
+impl StoredRow {
+    /// The value of the entry at `index`.
+    ///
+    /// # Panics
+    /// If `index` is not below the number of entries.
+    pub fn value(&self, index: usize) -> f32 {
+        if self.values.is_empty() { 1.0 } else { self.values[index] }
+    }
+}
+
 /// A reusable buffer in which a reader assembles one row.
 #[derive(Debug, Default)]
 pub(crate) struct RowBuffer {
     label: u32,
+    rule: LabelRule,
     /// The keys, in the order of the file.
     pub(crate) keys: Vec<u32>,
     /// A value for each key; none in rows that [`finish_ones`](Self::finish_ones) completes.
@@ -50,13 +75,22 @@ impl RowBuffer {
         self.label = 0;
     }
 
-    /// Sets the label, which is 0 or 1, or -1 or +1.
+    /// A buffer for rows with labels of this kind.
+    pub(crate) fn new(rule: LabelRule) -> Self {
+        RowBuffer { rule, ..RowBuffer::default() }
+    }
+
+    /// Sets the label: 0 or 1, or -1 or +1; or that of a class.
     #[inline]
     pub(crate) fn set_label(&mut self, label: i64) -> Result<(), RowFault> {
-        self.label = match label {
-            1 => 1,
-            0 | -1 => 0,
-            _ => return Err(RowFault::Label),
+        self.label = match (self.rule, label) {
+            (LabelRule::Binary, 1) => 1,
+            (LabelRule::Binary, 0 | -1) => 0,
+            (LabelRule::Binary, _) => return Err(RowFault::Label),
+            (LabelRule::Classes, _) => {
+                let stored = label.saturating_sub(LabelRule::FIRST_CLASS);
+                u8::try_from(stored).map_err(|_| RowFault::ClassLabel)?.into()
+            }
         };
         Ok(())
     }
@@ -65,7 +99,7 @@ impl RowBuffer {
     pub(crate) fn finish_ones(&mut self) -> SparseRow<'_> {
         debug_assert!(self.values.is_empty(), "a row of ones has no values");
         self.keys.sort_unstable();
-        SparseRow { label: self.label, keys: &self.keys, values: &[] }
+        SparseRow { label: self.label, weight: 1.0, keys: &self.keys, values: &[] }
     }
 
     /// Completes a row: sorts the keys, adds up the values of repeated keys, and checks the limits.
@@ -88,12 +122,12 @@ impl RowBuffer {
             return Err(RowFault::KeyOutOfRange { key: greatest, features });
         }
         if self.values.iter().fold(true, |ones, &value| ones & (value == 1.0)) {
-            return Ok(SparseRow { label: self.label, keys: &self.keys, values: &[] });
+            return Ok(SparseRow { label: self.label, weight: 1.0, keys: &self.keys, values: &[] });
         }
         if !self.values.iter().fold(true, |finite, value| finite & value.is_finite()) {
             return Err(RowFault::NotFinite);
         }
-        Ok(SparseRow { label: self.label, keys: &self.keys, values: &self.values })
+        Ok(SparseRow { label: self.label, weight: 1.0, keys: &self.keys, values: &self.values })
     }
 
     fn sort_and_sum(&mut self) {

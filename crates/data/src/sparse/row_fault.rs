@@ -13,6 +13,8 @@ use paceline_tfrecord::proto::ProtoError;
 pub(crate) enum RowFault {
     /// The label is not 0, 1, -1 or +1, or there is not exactly one.
     Label,
+    /// The label of a class is not a whole number from -1 to 254.
+    ClassLabel,
     /// An entry is not `index:value`.
     Entry {
         /// The byte of the line at which the entry begins, from 1.
@@ -63,7 +65,10 @@ impl From<ProtoError> for RowFault {
 impl fmt::Display for RowFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Label => f.write_str("the label is not one of 0, 1, -1, +1"),
+            Self::Label => f.write_str(
+                "the label is not one of 0, 1, -1, +1; for more classes set model.kind = \"softmax\"",
+            ),
+            Self::ClassLabel => f.write_str("the label is not a whole number from -1 to 254"),
             Self::Entry { at } => write!(f, "byte {at}: not an entry such as 17:1 or 17:0.5"),
             Self::IndexZero => f.write_str("index 0, but indices count from 1"),
             Self::Index => f.write_str("an index is negative or needs more than 32 bits"),

@@ -1,125 +1,218 @@
-//! The memory behind sparse rows: a mapped cache file, or an anonymous map of the same layout.
+//! The memory behind sparse rows: a mapped cache file, or an anonymous map of the same segments.
 //!
 //! Rows from an iterator are laid out exactly as in a cache file. So there is one way to read a
 //! row, with no branch on where it came from.
 
 use std::io;
-use std::ops::Range;
 
 use memmap2::{Mmap, MmapMut};
 
-/// Sections begin at multiples of this, in bytes.
-const ALIGN: usize = 64;
+use super::collected_rows::CollectedRows;
+use super::segment::{KeyCode, KeyEncoder, SegmentHeader, SegmentSections, encode_segment};
+use crate::batch::prefetch;
 
-/// The bytes of a map that each section of the rows takes up.
-#[derive(Clone, Debug)]
-pub(crate) struct RowSections {
-    pub(crate) keys: Range<usize>,
-    pub(crate) values: Range<usize>,
-    pub(crate) starts: Range<usize>,
-    pub(crate) labels: Range<usize>,
-}
-
-/// Rows in a map. The keys, starts and labels are checked before a store is handed out.
+/// Rows in a map. Everything is checked before a store is handed out.
 #[derive(Debug)]
 pub(crate) struct RowStore {
     map: Mmap,
-    sections: RowSections,
+    code: KeyCode,
+    segments: Box<[StoredSegment]>,
+    /// For each block of rows, the segment of its first row; then the last segment.
+    blocks: Box<[u32]>,
+    /// A block has 2 to the power of this many rows.
+    block_bits: u32,
+    rows: usize,
     pub(crate) features: usize,
     /// The rows before this one are for training, the others for testing.
     pub(crate) train_rows: usize,
     /// Rows of the source that could not be read and were left out.
     pub(crate) skipped: u64,
+    /// The number of entries of all rows.
+    pub(crate) entries: u64,
+    pub(crate) has_values: bool,
+    pub(crate) has_weights: bool,
     /// The index of the first feature in the source: 0 or 1.
     pub(crate) first_index: u32,
+    /// A bit for each label that occurs in the training set, and in the test set.
+    pub(crate) labels: [[u64; 4]; 2],
+}
+
+/// A segment and its place in the map.
+#[derive(Clone, Debug)]
+struct StoredSegment {
+    first_row: usize,
+    rows: usize,
+    sections: SegmentSections,
+}
+
+/// A row's segment and its number there.
+#[derive(Clone, Copy)]
+struct RowPlace<'a> {
+    segment: &'a StoredSegment,
+    row: usize,
+}
+
+/// Collects the segments of a store.
+pub(crate) struct RowStoreBuilder {
+    code: KeyCode,
+    segments: Vec<StoredSegment>,
+    rows: usize,
+    train_rows: usize,
+    skipped: u64,
+    entries: u64,
+    has_values: bool,
+    has_weights: bool,
+    labels: [[u64; 4]; 2],
+}
+
+impl RowStoreBuilder {
+    pub(crate) fn new(code: KeyCode) -> Self {
+        RowStoreBuilder {
+            code,
+            segments: Vec::new(),
+            rows: 0,
+            train_rows: 0,
+            skipped: 0,
+            entries: 0,
+            has_values: false,
+            has_weights: false,
+            labels: [[0; 4]; 2],
+        }
+    }
+
+    /// Adds the segment that begins at this byte of the map. The caller has checked it.
+    pub(crate) fn add(&mut self, at: usize, segment: &SegmentHeader) {
+        let rows = segment.rows as usize;
+        if rows > 0 {
+            let sections = segment.sections().at(at);
+            self.segments.push(StoredSegment { first_row: self.rows, rows, sections });
+        }
+        self.rows += rows;
+        self.train_rows += if segment.is_test { 0 } else { rows };
+        self.skipped += segment.skipped;
+        self.entries += segment.entries;
+        self.has_values |= segment.has_values;
+        self.has_weights |= segment.has_weights;
+        let known = &mut self.labels[usize::from(segment.is_test)];
+        known.iter_mut().zip(segment.labels).for_each(|(known, labels)| *known |= labels);
+    }
+
+    /// The rows of the segments in a map.
+    pub(crate) fn build(self, map: Mmap, features: usize) -> RowStore {
+        let RowStoreBuilder { segments, rows, .. } = &self;
+        let mean_rows = (rows / segments.len().max(1)).max(1);
+        let block_bits = mean_rows.ilog2();
+        let segment_of = |row: usize| {
+            segments.partition_point(|segment| segment.first_row <= row).saturating_sub(1) as u32
+        };
+        let blocks = (0..=(rows >> block_bits) + 1).map(|block| segment_of(block << block_bits));
+        RowStore {
+            map,
+            blocks: blocks.collect(),
+            block_bits,
+            rows: self.rows,
+            features,
+            train_rows: self.train_rows,
+            skipped: self.skipped,
+            entries: self.entries,
+            has_values: self.has_values,
+            has_weights: self.has_weights,
+            first_index: 0,
+            labels: self.labels,
+            segments: self.segments.into_boxed_slice(),
+            code: self.code,
+        }
+    }
 }
 
 impl RowStore {
-    /// Rows in a map whose sections are aligned. The caller checks what they contain.
-    pub(crate) fn new(map: Mmap, sections: RowSections, features: usize) -> Self {
-        RowStore { map, sections, features, train_rows: 0, skipped: 0, first_index: 0 }
-    }
-
-    /// Copies collected rows into an anonymous map.
-    pub(crate) fn in_memory(rows: &CollectedRows, features: usize) -> io::Result<Self> {
-        let mut end = 0;
-        let mut section = |bytes: &[u8]| {
-            let start = usize::next_multiple_of(end, ALIGN);
-            end = start + bytes.len();
-            start..end
-        };
-        let contents: [&[u8]; 4] = [
-            bytemuck::cast_slice(&rows.keys),
-            bytemuck::cast_slice(&rows.values),
-            bytemuck::cast_slice(&rows.starts),
-            &rows.labels,
-        ];
-        let ranges = contents.map(&mut section);
-        let mut map = MmapMut::map_anon(end)?;
-        for (range, bytes) in ranges.iter().zip(contents) {
-            map[range.clone()].copy_from_slice(bytes);
+    /// Encodes collected rows into an anonymous map. `parts` have some thousand rows each.
+    pub(crate) fn in_memory(parts: &[CollectedRows], features: usize) -> io::Result<Self> {
+        let none = CollectedRows::default();
+        let sample = parts.first().unwrap_or(&none);
+        let code = KeyCode::for_sample(sample.keys(), sample.ends(), features as u64);
+        let mut builder = RowStoreBuilder::new(code.clone());
+        let (encoder, mut bytes, mut segment) = (KeyEncoder::new(&code), Vec::new(), Vec::new());
+        for rows in parts {
+            let header = encode_segment(rows, &encoder, SegmentHeader::default(), &mut segment);
+            builder.add(bytes.len(), &header);
+            bytes.extend_from_slice(&segment);
         }
-        let [keys, values, starts, labels] = ranges;
-        let sections = RowSections { keys, values, starts, labels };
-        let mut store = RowStore::new(map.make_read_only()?, sections, features);
-        store.train_rows = rows.labels.len();
-        Ok(store)
+        let mut map = MmapMut::map_anon(bytes.len().max(1))?;
+        map[..bytes.len()].copy_from_slice(&bytes);
+        Ok(builder.build(map.make_read_only()?, features))
+    }
+
+    /// The number of rows.
+    #[inline]
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The labels of all rows, in pieces.
+    pub(crate) fn label_slices(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.segments.iter().map(|segment| &self.map[segment.sections.labels.clone()])
     }
 
     #[inline]
-    pub(crate) fn keys(&self) -> &[u32] {
-        bytemuck::cast_slice(&self.map[self.sections.keys.clone()])
-    }
-
-    /// The values; empty if all are 1.
-    #[inline]
-    pub(crate) fn values(&self) -> &[f32] {
-        bytemuck::cast_slice(&self.map[self.sections.values.clone()])
-    }
-
-    /// The index in the keys at which each row begins, and after the last row the number of keys.
-    #[inline]
-    pub(crate) fn starts(&self) -> &[u64] {
-        bytemuck::cast_slice(&self.map[self.sections.starts.clone()])
-    }
-
-    #[inline]
-    pub(crate) fn labels(&self) -> &[u8] {
-        &self.map[self.sections.labels.clone()]
-    }
-}
-
-/// Rows on their way into memory.
-#[derive(Debug)]
-pub(crate) struct CollectedRows {
-    keys: Vec<u32>,
-    /// Empty as long as every value is 1.
-    values: Vec<f32>,
-    starts: Vec<u64>,
-    labels: Vec<u8>,
-}
-
-impl CollectedRows {
-    pub(crate) fn new() -> Self {
-        CollectedRows { keys: vec![], values: vec![], starts: vec![0], labels: vec![] }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.labels.len()
-    }
-
-    /// Appends a row whose keys and values are checked; no values means that all are 1.
-    pub(crate) fn push(&mut self, label: u32, keys: &[u32], values: &[f32]) {
-        if !values.is_empty() && self.values.is_empty() {
-            self.values.resize(self.keys.len(), 1.0);
+    fn find(&self, place: usize) -> RowPlace<'_> {
+        assert!(place < self.rows, "there is no row {place}");
+        let mut at = self.blocks[place >> self.block_bits] as usize;
+        while self.segments[at].first_row + self.segments[at].rows <= place {
+            at += 1;
         }
-        let has_values = !values.is_empty() || !self.values.is_empty();
-        self.keys.extend_from_slice(keys);
-        self.values.extend_from_slice(values);
-        if has_values {
-            self.values.resize(self.keys.len(), 1.0);
-        }
-        self.starts.push(self.keys.len() as u64);
-        self.labels.push(label as u8);
+        let segment = &self.segments[at];
+        RowPlace { segment, row: place - segment.first_row }
+    }
+
+    #[inline]
+    pub(crate) fn label(&self, place: usize) -> u8 {
+        let RowPlace { segment, row } = self.find(place);
+        self.map[segment.sections.labels.start + row]
+    }
+
+    #[inline]
+    pub(crate) fn weight(&self, place: usize) -> f32 {
+        let RowPlace { segment, row } = self.find(place);
+        let weights: &[f32] = bytemuck::cast_slice(&self.map[segment.sections.weights.clone()]);
+        weights.get(row).copied().unwrap_or(1.0)
+    }
+
+    /// The bytes of a row, and those after it in its segment.
+    #[inline]
+    fn row_bytes(&self, RowPlace { segment, row }: RowPlace<'_>) -> &[u8] {
+        let starts: &[u32] = bytemuck::cast_slice(&self.map[segment.sections.starts.clone()]);
+        let rows = &self.map[segment.sections.rows.clone()];
+        rows.get(starts[row] as usize..).unwrap_or_default()
+    }
+
+    /// Appends a row's keys to `keys`, and its values to `values` unless all are 1. Returns its
+    /// label.
+    #[inline]
+    pub(crate) fn read(&self, place: usize, keys: &mut Vec<u32>, values: &mut Vec<f32>) -> u8 {
+        let found = self.find(place);
+        self.code.decode(self.row_bytes(found), keys, values);
+        self.map[found.segment.sections.labels.start + found.row]
+    }
+
+    /// Prefetches a row's label and bounds into the processor's cache.
+    #[inline]
+    pub(crate) fn prefetch_bounds(&self, place: usize) {
+        let RowPlace { segment, row } = self.find(place);
+        let start = segment.sections.starts.start + 4 * row;
+        prefetch(&self.map[start..start + 8]);
+        let label = segment.sections.labels.start + row;
+        prefetch(&self.map[label..=label]);
+    }
+
+    /// Prefetches a row's keys and values. This reads the row's bounds, so it waits for memory
+    /// unless they were prefetched before.
+    #[inline]
+    pub(crate) fn prefetch_row(&self, place: usize) {
+        let RowPlace { segment, row } = self.find(place);
+        let starts: &[u32] = bytemuck::cast_slice(&self.map[segment.sections.starts.clone()]);
+        let range = starts[row] as usize..starts[row + 1] as usize;
+        let rows = &self.map[segment.sections.rows.clone()];
+        prefetch(rows.get(range).unwrap_or_default());
     }
 }

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::collected_rows::CollectedRows;
 use super::held_rows::HeldRows;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
-use super::row::{RowBuffer, SparseRow};
-use super::row_store::{CollectedRows, RowStore};
-use crate::batch::prefetch;
+use super::row::{RowBuffer, StoredRow};
+use super::row_store::RowStore;
 use crate::error::DataError;
 use crate::hold_out::{choose_by_class, test_order};
 use crate::train_test::TrainTest;
@@ -34,6 +34,8 @@ pub struct SparseRows {
     order: RowOrder,
     /// The rows of the order that this view has.
     rows: Range<usize>,
+    /// A weight for each row of the store, in place of the store's own.
+    weights: Option<Arc<[f32]>>,
 }
 
 /// Where in the store the rows of a view are.
@@ -49,8 +51,8 @@ enum RowOrder {
 
 impl SparseRows {
     pub(crate) fn new(store: Arc<RowStore>, rows: Range<usize>) -> Self {
-        assert!(rows.start <= rows.end && rows.end <= store.labels().len(), "rows out of range");
-        SparseRows { store, order: RowOrder::Stored, rows }
+        assert!(rows.start <= rows.end && rows.end <= store.rows(), "rows out of range");
+        SparseRows { store, order: RowOrder::Stored, rows, weights: None }
     }
 
     /// Collects rows in memory, each its keys, the values of the keys and its label.
@@ -71,7 +73,8 @@ impl SparseRows {
             let what = format!("{features} features; there must be from 1 to {MAX_FEATURES}");
             return Err(DataError::Examples { what });
         }
-        let (mut collected, mut buffer) = (CollectedRows::new(), RowBuffer::default());
+        let (mut parts, mut buffer) = (vec![CollectedRows::default()], RowBuffer::default());
+        let mut count = 0;
         for (index, (keys, values, label)) in rows.into_iter().enumerate() {
             let (keys, values) = (keys.as_ref(), values.as_ref());
             buffer.clear();
@@ -84,16 +87,62 @@ impl SparseRows {
             let checked = buffer.set_label(label.into()).and_then(|()| buffer.finish(features));
             let row = checked
                 .map_err(|fault| DataError::MemoryRow { row: index, what: fault.to_string() })?;
-            collected.push(row.label, row.keys, row.values);
+            if parts.last().is_none_or(CollectedRows::is_full) {
+                parts.push(CollectedRows::default());
+            }
+            if let Some(part) = parts.last_mut() {
+                part.push(row);
+            }
+            count += 1;
         }
-        let count = collected.len();
         if count == 0 || count as u64 > MAX_ROWS {
             let what = format!("{count} rows; there must be from 1 to {MAX_ROWS}");
             return Err(DataError::Examples { what });
         }
-        let store = RowStore::in_memory(&collected, features)
+        let store = RowStore::in_memory(&parts, features)
             .map_err(DataError::io("map", Path::new("memory for rows")))?;
         Ok(Self::new(Arc::new(store), 0..count))
+    }
+
+    /// Gives each row a weight, by which its loss and gradient are multiplied in training.
+    ///
+    /// # Errors
+    /// If there is not a weight for each row, a weight is negative, infinite or not a number; then
+    /// the error names the row.
+    ///
+    /// # Panics
+    /// If these rows are not all rows of their store, as after a `hold_out` or a `slice`.
+    pub fn with_weights(self, weights: Vec<f32>) -> Result<Self, DataError> {
+        let all = self.store.rows();
+        let is_whole = matches!(self.order, RowOrder::Stored) && self.rows == (0..all);
+        assert!(is_whole, "part of the rows");
+        if weights.len() != all {
+            let what = format!("{} weights for {all} rows; each row needs one", weights.len());
+            return Err(DataError::Examples { what });
+        }
+        let is_bad = |weight: &f32| !(weight.is_finite() && *weight >= 0.0);
+        if let Some(row) = weights.iter().position(is_bad) {
+            let what = format!("the weight {} is not a number from 0 up", weights[row]);
+            return Err(DataError::MemoryRow { row, what });
+        }
+        Ok(SparseRows { weights: Some(weights.into()), ..self })
+    }
+
+    /// Whether rows have weights.
+    pub fn has_weights(&self) -> bool {
+        self.weights.is_some() || self.store.has_weights
+    }
+
+    /// The weight of the row at a place in the store, if rows have weights.
+    ///
+    /// # Panics
+    /// If the store has no such place.
+    #[inline]
+    pub fn stored_weight(&self, place: usize) -> Option<f32> {
+        match &self.weights {
+            Some(weights) => Some(weights[place]),
+            None => self.store.has_weights.then(|| self.store.weight(place)),
+        }
     }
 
     /// Splits off the last `test_rows` rows as a test set. That is fair only if the order of the
@@ -119,10 +168,10 @@ impl SparseRows {
     pub fn hold_out(&self, test_rows: usize, seed: u64) -> Result<TrainTest<Self>, DataError> {
         self.check_hold_out(test_rows)?;
         assert!(matches!(self.order, RowOrder::Stored) && self.rows.start == 0, "part of the rows");
-        let labels = self.store.labels()[self.rows.clone()].iter();
+        let labels = self.store.label_slices().flatten().take(self.rows.end);
         let held = choose_by_class(labels.map(|&label| label.into()), test_rows, seed);
         let rest = HeldRows::new(&held, self.len());
-        let view = |order, len| SparseRows { store: self.store.clone(), order, rows: 0..len };
+        let view = |order, len| SparseRows { order, rows: 0..len, ..self.clone() };
         let train_rows = rest.rest();
         let train = view(RowOrder::Rest(Arc::new(rest)), train_rows);
         let test = view(RowOrder::Listed(test_order(held, seed).into()), test_rows);
@@ -156,28 +205,49 @@ impl SparseRows {
 
     /// The number of entries (pairs of key and value) of all rows.
     pub fn entries(&self) -> u64 {
-        let starts = self.store.starts();
-        if let RowOrder::Stored = self.order {
-            return starts[self.rows.end] - starts[self.rows.start];
+        if let RowOrder::Stored = self.order
+            && self.len() == self.store.rows()
+        {
+            return self.store.entries;
         }
-        let places = (0..self.len()).map(|index| self.locate(index));
-        places.map(|place| starts[place + 1] - starts[place]).sum()
+        let mut row = StoredRow::default();
+        (0..self.len()).map(|index| self.read_row(index, &mut row).keys.len() as u64).sum()
     }
 
-    /// The number of rows of each class: 0 and 1.
-    pub fn class_counts(&self) -> [usize; 2] {
-        let labels = self.store.labels();
-        let ones = match &self.order {
-            RowOrder::Stored => count_ones(&labels[self.rows.clone()]),
-            _ => (0..self.len()).map(|index| usize::from(labels[self.locate(index)])).sum(),
-        };
-        [self.len() - ones, ones]
+    /// The number of rows of each class: of 0, of 1, and of further classes up to the greatest.
+    pub fn class_counts(&self) -> Vec<usize> {
+        let mut counts = [0usize; 256];
+        match &self.order {
+            RowOrder::Stored => {
+                let labels = self.store.label_slices().flatten();
+                let labels = labels.skip(self.rows.start).take(self.len());
+                labels.for_each(|&label| counts[usize::from(label)] += 1);
+            }
+            _ => (0..self.len())
+                .for_each(|index| counts[usize::from(self.store.label(self.locate(index)))] += 1),
+        }
+        let classes = counts.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+        counts[..classes.max(2)].to_vec()
+    }
+
+    /// A bit for each label that the store's training set has, and for those of its test set.
+    pub(crate) fn stored_labels(&self) -> [[u64; 4]; 2] {
+        self.store.labels
+    }
+
+    /// The label of the row at an index.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    #[inline]
+    pub fn label(&self, index: usize) -> u32 {
+        self.store.label(self.locate(index)).into()
     }
 
     /// Whether every value is 1, in these rows and in all others of the same store. The store then
     /// keeps only keys, and a model may skip the multiplication.
     pub fn all_ones(&self) -> bool {
-        self.store.values().is_empty()
+        !self.store.has_values
     }
 
     /// The number of rows of the source that could not be read and were left out, training and
@@ -191,13 +261,27 @@ impl SparseRows {
         self.store.first_index
     }
 
-    /// The row at an index.
+    /// A copy of the row at an index. A loop over many rows fills a
+    /// [`SparseBuffer`](super::SparseBuffer), which allocates nothing.
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
-    #[inline]
-    pub fn row(&self, index: usize) -> SparseRow<'_> {
-        self.stored_row(self.locate(index))
+    pub fn row(&self, index: usize) -> StoredRow {
+        let mut row = StoredRow::default();
+        self.read_row(index, &mut row);
+        row
+    }
+
+    /// Replaces the contents of `row` with the row at an index.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    pub fn read_row<'a>(&self, index: usize, row: &'a mut StoredRow) -> &'a StoredRow {
+        row.keys.clear();
+        row.values.clear();
+        let place = self.locate(index);
+        row.label = self.store.read(place, &mut row.keys, &mut row.values).into();
+        row
     }
 
     /// Where the row at an index lies in the store.
@@ -217,7 +301,7 @@ impl SparseRows {
 
     /// Replaces indices of rows by their places in the store. A loop that needs each row several
     /// times, for prefetching, finds it once this way and then uses
-    /// [`stored_row`](Self::stored_row).
+    /// [`SparseBuffer::fill_stored`](super::SparseBuffer::fill_stored).
     ///
     /// # Panics
     /// If an index is not below [`len`](Self::len).
@@ -230,20 +314,16 @@ impl SparseRows {
         indices.iter_mut().for_each(|index| *index = self.locate(*index as usize) as u32);
     }
 
-    /// The row at a place in the store, whichever rows this view has.
-    ///
-    /// # Panics
-    /// If the store has no such place.
+    /// Appends the keys and values of the row at a place in the store, whichever rows this view
+    /// has, and returns its label. Without values all are 1.
     #[inline]
-    pub fn stored_row(&self, place: usize) -> SparseRow<'_> {
-        let starts = self.store.starts();
-        let (start, end) = (starts[place] as usize, starts[place + 1] as usize);
-        let values = self.store.values();
-        SparseRow {
-            label: self.store.labels()[place].into(),
-            keys: &self.store.keys()[start..end],
-            values: if values.is_empty() { values } else { &values[start..end] },
-        }
+    pub(crate) fn read_stored(
+        &self,
+        place: usize,
+        keys: &mut Vec<u32>,
+        values: &mut Vec<f32>,
+    ) -> u32 {
+        self.store.read(place, keys, values).into()
     }
 
     /// A view of a range of the rows.
@@ -253,7 +333,7 @@ impl SparseRows {
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "rows out of range");
         let rows = self.rows.start + range.start..self.rows.start + range.end;
-        SparseRows { store: Arc::clone(&self.store), order: self.order.clone(), rows }
+        SparseRows { rows, ..self.clone() }
     }
 
     /// Prefetches the label and bounds of the row at a place in the store into the processor's
@@ -263,8 +343,7 @@ impl SparseRows {
     /// If the store has no such place.
     #[inline]
     pub fn prefetch_bounds(&self, place: usize) {
-        prefetch(bytemuck::cast_slice(&self.store.starts()[place..place + 2]));
-        prefetch(&self.store.labels()[place..=place]);
+        self.store.prefetch_bounds(place);
     }
 
     /// Prefetches the keys and values of the row at a place in the store into the processor's
@@ -275,13 +354,6 @@ impl SparseRows {
     /// If the store has no such place.
     #[inline]
     pub fn prefetch_keys(&self, place: usize) {
-        let row = self.stored_row(place);
-        prefetch(bytemuck::cast_slice(row.keys));
-        prefetch(bytemuck::cast_slice(row.values));
+        self.store.prefetch_row(place);
     }
-}
-
-fn count_ones(labels: &[u8]) -> usize {
-    // Blocks short enough for a sum of bytes, which is many times faster than one of words.
-    labels.chunks(255).map(|block| usize::from(block.iter().sum::<u8>())).sum()
 }

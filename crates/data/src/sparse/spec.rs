@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::clicks::MIN_FEATURES;
+use super::label_rule::LabelRule;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
 use crate::error::DataError;
 use crate::hold_out::HoldOut;
@@ -19,6 +20,8 @@ pub enum SparseKind {
     Criteo,
     /// Generated; see [`Clicks`](super::Clicks).
     Clicks,
+    /// Tables, which a [`RowReader`](super::RowReader) of another crate reads.
+    Table,
 }
 
 impl SparseKind {
@@ -29,6 +32,7 @@ impl SparseKind {
             SparseKind::TfRecord => "tfrecord",
             SparseKind::Criteo => "criteo",
             SparseKind::Clicks => "clicks",
+            SparseKind::Table => "table",
         }
     }
 }
@@ -62,6 +66,8 @@ pub struct SparseSpec {
     pub on_bad: OnBad,
     /// The index of the first feature, for LIBSVM.
     pub index_base: IndexBase,
+    /// Which labels rows have, for LIBSVM.
+    pub labels: LabelRule,
     /// The number of training rows to generate, or to use from the start of `path`. `None` uses all
     /// rows of the files.
     pub train_examples: Option<usize>,
@@ -86,6 +92,7 @@ impl SparseSpec {
             features: None,
             on_bad: OnBad::Fail,
             index_base: IndexBase::Auto,
+            labels: LabelRule::Binary,
             train_examples: None,
             test_examples: None,
             split: HoldOut::Stratified,

@@ -1,4 +1,4 @@
-//! Reads the rows of a stream in any format: the loop around the parsers.
+//! Reads the rows of a stream in any format: the loops around the parsers.
 //!
 //! A parser handles one row. This module counts lines and records, and decides whether a bad row is
 //! an error or is skipped and counted. Damage that affects more than one row (a wrong length, a
@@ -8,15 +8,17 @@
 use std::io::Read;
 use std::path::Path;
 
-use paceline_tfrecord::{RecordErrorKind, RecordReader};
+use memchr::memchr;
+use paceline_tfrecord::{RecordError, RecordErrorKind, SplitRecord, split_record};
 
+use super::blocks::{BlockReader, BlockUnit, InputBlock};
 use super::format::SparseFormat;
-use super::limits::{MAX_FEATURES, MAX_RECORD_BYTES};
-use super::lines::{LineReader, TextLine};
+use super::limits::{MAX_FEATURES, MAX_LINE_BYTES, MAX_RECORD_BYTES};
 use super::row::{RowBuffer, SparseRow};
 use super::row_fault::RowFault;
 use super::{criteo, example, libsvm};
 use crate::error::DataError;
+use crate::file_kind::{FileKind, SNIFF_BYTES, sniff};
 use crate::on_bad::OnBad;
 
 /// How to read a stream of rows.
@@ -50,6 +52,8 @@ pub(crate) enum ReadStop {
     Error(DataError),
     /// A good row has an index 0, although indices were assumed to count from 1.
     IndexZero,
+    /// The first rows are enough.
+    Sampled,
 }
 
 impl From<DataError> for ReadStop {
@@ -60,8 +64,7 @@ impl From<DataError> for ReadStop {
 
 /// Reads a stream of rows to its end and calls `take` with each. `name` is for errors.
 ///
-/// The stream must be plain (not gzip). Text is read in blocks, so only a stream of TFRecords needs
-/// a buffered reader.
+/// The stream must be plain (not gzip). It is read in blocks, so it needs no buffered reader.
 ///
 /// # Errors
 /// If a row is bad and must not be skipped, the stream cannot be read, or `take` fails.
@@ -71,118 +74,169 @@ pub fn read_rows(
     options: &ReadOptions,
     take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
 ) -> Result<ReadCounts, DataError> {
-    match read(source, name, options, false, take) {
-        Ok(counts) => Ok(counts),
-        Err(ReadStop::Error(error)) => Err(error),
-        Err(ReadStop::IndexZero) => unreachable!("reported only if `stop_at_zero` is set"),
+    let mut blocks = BlockReader::new(source, options.format.unit(), 0, 0);
+    let parser = BlockParser { name, options, stop_at_zero: false };
+    let (mut block, mut row) = (InputBlock::default(), RowBuffer::default());
+    let mut counts = ReadCounts::default();
+    while blocks.next(&mut block).map_err(DataError::io("read", name))? {
+        match parser.parse(&block, &mut row, take) {
+            Ok(found) => {
+                counts.rows += found.rows;
+                counts.skipped += found.skipped;
+            }
+            Err(ReadStop::Error(error)) => return Err(error),
+            Err(ReadStop::IndexZero | ReadStop::Sampled) => unreachable!("not asked for"),
+        }
+        counts.bytes = block.end_offset;
+    }
+    Ok(counts)
+}
+
+/// Parses blocks of a stream.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockParser<'a> {
+    /// The stream's name, for errors.
+    pub(crate) name: &'a Path,
+    pub(crate) options: &'a ReadOptions,
+    /// Whether an index 0 in an otherwise good row is [`ReadStop::IndexZero`].
+    pub(crate) stop_at_zero: bool,
+}
+
+impl BlockParser<'_> {
+    /// Calls `take` with each row of a block. `row` is scratch space.
+    pub(crate) fn parse(
+        &self,
+        block: &InputBlock,
+        row: &mut RowBuffer,
+        take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
+    ) -> Result<ReadCounts, ReadStop> {
+        let features = self.options.features.unwrap_or(MAX_FEATURES);
+        let first_index = self.options.first_index;
+        let mut rows = BlockRows { parser: self, block, take, counts: ReadCounts::default() };
+        match self.options.format {
+            SparseFormat::Libsvm => rows.text(row, |line, row| {
+                if !libsvm::parse(line, first_index, row)? {
+                    return Ok(None);
+                }
+                row.finish(features).map(Some)
+            }),
+            SparseFormat::Criteo => rows.text(row, |line, row| {
+                Ok(criteo::parse(line, features as u32, row)?.then(|| row.finish_ones()))
+            }),
+            SparseFormat::TfRecord => rows.records(row, features),
+        }
     }
 }
 
-/// As [`read_rows`]; with `stop_at_zero`, an index 0 in an otherwise good row is
-/// [`ReadStop::IndexZero`].
-pub(crate) fn read(
-    source: impl Read,
-    name: &Path,
-    options: &ReadOptions,
-    stop_at_zero: bool,
-    take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
-) -> Result<ReadCounts, ReadStop> {
-    let stream = RowStream { name, options, stop_at_zero, take, counts: ReadCounts::default() };
-    match options.format {
-        SparseFormat::Libsvm => stream.text(source, "line", |stream, line, row| {
-            if !libsvm::parse(line, stream.options.first_index, row)? {
-                return Ok(None);
-            }
-            row.finish(stream.options.features.unwrap_or(MAX_FEATURES)).map(Some)
-        }),
-        SparseFormat::Criteo => stream.text(source, "line", |stream, line, row| {
-            let features = stream.options.features.unwrap_or(MAX_FEATURES) as u32;
-            Ok(criteo::parse(line, features, row)?.then(|| row.finish_ones()))
-        }),
-        SparseFormat::TfRecord => stream.records(source),
+impl SparseFormat {
+    /// What a stream of this format consists of.
+    pub(crate) fn unit(self) -> BlockUnit {
+        match self {
+            SparseFormat::Libsvm | SparseFormat::Criteo => BlockUnit::Line,
+            SparseFormat::TfRecord => BlockUnit::Record,
+        }
+    }
+
+    /// The kind of file that has this format.
+    pub(crate) fn file_kind(self) -> FileKind {
+        match self {
+            SparseFormat::Libsvm => FileKind::Libsvm,
+            SparseFormat::Criteo => FileKind::Criteo,
+            SparseFormat::TfRecord => FileKind::TfRecord,
+        }
+    }
+
+    /// The value of `data.kind` for this format.
+    fn name(self) -> &'static str {
+        match self {
+            SparseFormat::Libsvm => "libsvm",
+            SparseFormat::Criteo => "criteo",
+            SparseFormat::TfRecord => "tfrecord",
+        }
     }
 }
 
 /// What the loops over lines and records share.
-struct RowStream<'a> {
-    name: &'a Path,
-    options: &'a ReadOptions,
-    stop_at_zero: bool,
+struct BlockRows<'a, 'p> {
+    parser: &'a BlockParser<'p>,
+    block: &'a InputBlock,
     take: &'a mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
     counts: ReadCounts,
 }
 
-impl RowStream<'_> {
-    fn text<P>(
-        mut self,
-        source: impl Read,
-        unit: &'static str,
-        parse: P,
-    ) -> Result<ReadCounts, ReadStop>
+impl BlockRows<'_, '_> {
+    fn text<P>(&mut self, row: &mut RowBuffer, parse: P) -> Result<ReadCounts, ReadStop>
     where
-        P: for<'r> Fn(&Self, &[u8], &'r mut RowBuffer) -> Result<Option<SparseRow<'r>>, RowFault>,
+        P: for<'r> Fn(&[u8], &'r mut RowBuffer) -> Result<Option<SparseRow<'r>>, RowFault>,
     {
-        let mut lines = LineReader::new(source);
-        let mut row = RowBuffer::default();
-        loop {
-            let number = lines.lines() + 1;
-            let fault = match lines.next().map_err(DataError::io("read", self.name))? {
-                None => break,
-                Some(TextLine::TooLong) => RowFault::LongLine,
-                Some(TextLine::Text(line)) => match parse(&self, line, &mut row) {
-                    Ok(None) => continue,
-                    Ok(Some(row)) => {
-                        self.take_row(row)?;
-                        continue;
-                    }
-                    Err(RowFault::IndexZero) if self.is_good_from_zero(line) => {
-                        return Err(ReadStop::IndexZero);
-                    }
-                    Err(fault) => fault,
-                },
-            };
-            self.bad_row(unit, number, fault)?;
+        let mut number = self.block.number;
+        if self.block.is_long_line {
+            self.bad_row("line", number + 1, RowFault::LongLine)?;
         }
-        self.counts.bytes = lines.bytes();
+        let mut rest = &self.block.bytes[..];
+        while !rest.is_empty() {
+            number += 1;
+            let end = memchr(b'\n', rest).unwrap_or(rest.len());
+            let line = &rest[..end];
+            rest = rest.get(end + 1..).unwrap_or_default();
+            let is_long = line.len() > MAX_LINE_BYTES;
+            let parsed = if is_long { Err(RowFault::LongLine) } else { parse(line, row) };
+            let fault = match parsed {
+                Ok(None) => continue,
+                Ok(Some(row)) => {
+                    self.take_row(row)?;
+                    continue;
+                }
+                Err(RowFault::IndexZero) if self.is_good_from_zero(line) => {
+                    return Err(ReadStop::IndexZero);
+                }
+                Err(fault) => fault,
+            };
+            self.bad_row("line", number, fault)?;
+        }
         Ok(self.counts)
     }
 
-    fn records(mut self, source: impl Read) -> Result<ReadCounts, ReadStop> {
-        let mut records = RecordReader::with_max_len(source, MAX_RECORD_BYTES);
-        let (mut record, mut row) = (Vec::new(), RowBuffer::default());
-        let features = self.options.features.unwrap_or(MAX_FEATURES);
-        loop {
-            let number = records.records();
-            let fault = match records.next(&mut record) {
-                Ok(false) => break,
-                Ok(true) => {
-                    match example::parse(&record, &mut row).and_then(|()| row.finish(features)) {
+    fn records(&mut self, row: &mut RowBuffer, features: usize) -> Result<ReadCounts, ReadStop> {
+        let (mut rest, mut number) = (&self.block.bytes[..], self.block.number);
+        while !rest.is_empty() {
+            let fault = match split_record(rest, MAX_RECORD_BYTES) {
+                Ok(Some(SplitRecord { data, rest: after })) => {
+                    rest = after;
+                    let parsed = data.ok_or(RowFault::Checksum).and_then(|record| {
+                        example::parse(record, row)?;
+                        row.finish(features)
+                    });
+                    match parsed {
                         Ok(row) => {
                             self.take_row(row)?;
+                            number += 1;
                             continue;
                         }
                         Err(fault) => fault,
                     }
                 }
-                Err(error) => match error.kind {
-                    RecordErrorKind::DataChecksum => RowFault::Checksum,
-                    RecordErrorKind::Truncated { .. } => {
-                        self.bad_row("record", number, RowFault::Truncated)?;
-                        break;
-                    }
-                    RecordErrorKind::Io(error) => {
-                        return Err(DataError::io("read", self.name)(error).into());
-                    }
-                    _ => {
-                        let what = error.to_string();
-                        return Err(DataError::Sparse { path: self.name.into(), what }.into());
-                    }
-                },
+                Ok(None) => {
+                    rest = &[];
+                    RowFault::Truncated
+                }
+                Err(kind) => return Err(self.damaged(number, rest, kind).into()),
             };
             self.bad_row("record", number, fault)?;
+            number += 1;
         }
-        self.counts.bytes = records.offset();
         Ok(self.counts)
+    }
+
+    /// A stream whose records cannot be told apart from here on.
+    #[cold]
+    fn damaged(&self, record: u64, rest: &[u8], kind: RecordErrorKind) -> DataError {
+        if let Some(error) = self.wrong_kind() {
+            return error;
+        }
+        let offset = self.block.end_offset - rest.len() as u64;
+        let what = RecordError { record, offset, kind }.to_string();
+        DataError::Sparse { path: self.parser.name.into(), what }
     }
 
     #[inline]
@@ -199,19 +253,37 @@ impl RowStream<'_> {
         number: u64,
         fault: RowFault,
     ) -> Result<(), DataError> {
-        if self.options.on_bad == OnBad::Skip {
+        if self.parser.options.on_bad == OnBad::Skip {
             self.counts.skipped += 1;
             return Ok(());
         }
-        Err(DataError::Row { path: self.name.into(), unit, number, what: fault.to_string() })
+        if let Some(error) = self.wrong_kind() {
+            return Err(error);
+        }
+        let (path, what) = (self.parser.name.into(), fault.to_string());
+        Err(DataError::Row { path, unit, number, what })
+    }
+
+    /// An error that names the stream's kind, if its first row is bad because it has another kind
+    /// than it should.
+    fn wrong_kind(&self) -> Option<DataError> {
+        let is_first = self.block.number == 0 && self.counts == ReadCounts::default();
+        if !is_first {
+            return None;
+        }
+        let (bytes, format) = (&self.block.bytes, self.parser.options.format);
+        let found = sniff(&bytes[..bytes.len().min(SNIFF_BYTES)]);
+        let is_wrong = found != format.file_kind() && found.advice().is_some();
+        let (path, kind) = (self.parser.name.into(), format.name());
+        (is_wrong && !bytes.is_empty()).then_some(DataError::WrongKind { path, kind, found })
     }
 
     /// Whether `stop_at_zero` is set and a line is a good row if indices count from 0.
     #[cold]
     fn is_good_from_zero(&self, line: &[u8]) -> bool {
         let mut row = RowBuffer::default();
-        let features = self.options.features.unwrap_or(MAX_FEATURES);
-        self.stop_at_zero
+        let features = self.parser.options.features.unwrap_or(MAX_FEATURES);
+        self.parser.stop_at_zero
             && libsvm::parse(line, 0, &mut row).is_ok_and(|found| found)
             && row.finish(features).is_ok()
     }

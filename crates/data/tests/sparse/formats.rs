@@ -1,7 +1,9 @@
 //! The rows of good files in every format.
 
-use paceline_data::sparse::{Clicks, SparseFormat, write_clicks_file};
-use paceline_data::{BatchPlan, HoldOut, IndexBase, OnBad, SparseBuffer, SparseKind, SparseSpec};
+use paceline_data::sparse::{Clicks, DenseRows, LabelRule, SparseFormat, write_clicks_file};
+use paceline_data::{
+    BatchPlan, Examples, HoldOut, IndexBase, OnBad, SparseBuffer, SparseKind, SparseSpec,
+};
 
 use crate::{DataDir, all, gzip, ones, open};
 
@@ -40,8 +42,44 @@ fn rows_before_the_first_value_have_values_of_1() {
     dir.file("late.svm", "1 1:1 2:1\n0 1:1\n1 2:0.5\n0 1:1\n");
     let set = open(&dir.spec(SparseKind::Libsvm, "late.svm")).unwrap();
     assert!(!set.train.all_ones());
-    assert_eq!(set.train.row(1).values, [1.0]);
+    assert_eq!(set.train.row(1).value(0), 1.0);
     assert_eq!(all(&set.train)[2..], [(1, vec![1], vec![0.5]), ones(0, &[0])]);
+}
+
+#[test]
+fn libsvm_with_several_classes_becomes_dense_examples() {
+    let dir = DataDir::new();
+    dir.file("train.svm", "3 qid:1 1:0.5 3:2 # a comment\n-1 2:1\n# nothing\n7 1:1\n3\n");
+    dir.file("test.svm", "7 2:4\n");
+    dir.file("unseen.svm", "5 2:4\n");
+    let spec = SparseSpec {
+        labels: LabelRule::Classes,
+        test_path: Some(dir.path("test.svm")),
+        ..dir.spec(SparseKind::Libsvm, "train.svm")
+    };
+    let set = DenseRows::of(open(&spec).unwrap()).unwrap();
+    assert_eq!((set.train.len(), set.train.shape(), set.train.classes()), (4, [1, 1, 3], 3));
+    assert_eq!(set.train.class_names(), ["-1", "3", "7"]);
+    let read = |rows: &DenseRows, example| {
+        let mut out = [9.0; 3];
+        let class = rows.fill(example, 0, &mut out).unwrap();
+        assert_eq!(rows.class_of(example), Some(class));
+        (class, out)
+    };
+    assert_eq!(read(&set.train, 0), (1, [0.5, 0.0, 2.0]));
+    assert_eq!(read(&set.train, 1), (0, [0.0, 1.0, 0.0]));
+    assert_eq!(read(&set.train, 3), (1, [0.0; 3]));
+    assert_eq!(read(&set.test, 0), (2, [0.0, 4.0, 0.0]));
+
+    let unseen = SparseSpec { test_path: Some(dir.path("unseen.svm")), ..spec.clone() };
+    let error = DenseRows::of(open(&unseen).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("the test set has label 5"), "{error}");
+    // The cache of a model with two classes is another one, and says what to do.
+    let error = open(&SparseSpec { labels: LabelRule::Binary, ..spec.clone() }).unwrap_err();
+    assert!(error.to_string().contains("set model.kind = \"softmax\""), "{error}");
+    let wide = SparseSpec { features: Some(100_000), ..spec };
+    let error = DenseRows::of(open(&wide).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("at most 65536") && error.contains("logistic"), "{error}");
 }
 
 #[test]

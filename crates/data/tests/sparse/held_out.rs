@@ -58,8 +58,8 @@ fn batches_slices_and_places_agree_with_the_rows_of_a_split() {
                 examples.iter().map(|&e| rows.row(e as usize).keys[0]).collect();
             assert_eq!(batch.keys, expected);
             rows.locate_all(&mut examples);
-            let stored = examples.iter().map(|&place| rows.stored_row(place as usize).keys[0]);
-            assert_eq!(stored.collect::<Vec<_>>(), expected);
+            batch.fill_stored(rows, &examples);
+            assert_eq!(batch.keys, expected);
         }
     }
     assert_eq!(all(&set.train.slice(5..6)), all(&set.train)[5..6]);

@@ -1,12 +1,17 @@
 //! Bad rows and files are an error that says where, or are counted; they never panic.
 
+use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::LazyLock;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use paceline_data::sparse::{
     Clicks, MAX_LINE_BYTES, ReadCounts, ReadOptions, SparseFormat, read_rows, write_clicks,
 };
-use paceline_data::{DataError, OnBad, SparseKind};
+use paceline_data::{DataError, OnBad, OpenReport, SparseKind, open_sparse};
 use paceline_tfrecord::write_record;
 use proptest::prelude::*;
 
@@ -158,9 +163,74 @@ fn a_gzip_file_that_is_cut_short_is_an_error_even_if_bad_rows_are_skipped() {
 #[test]
 fn a_file_without_rows_is_an_error() {
     let dir = DataDir::new();
-    for (name, text) in [("empty.svm", ""), ("comments.svm", "# nothing\n\n")] {
+    for (name, text, says) in
+        [("empty.svm", "", "an empty file"), ("comments.svm", "# nothing\n\n", "no rows")]
+    {
         dir.file(name, text);
         let error = open(&dir.spec(SparseKind::Libsvm, name)).unwrap_err().to_string();
-        assert!(error.contains("no rows"), "{error}");
+        assert!(error.contains(says), "{error}");
     }
+    // An empty file fails before anything is built, packed or not.
+    let remarks = |spec: &paceline_data::SparseSpec| {
+        let mut count = 0;
+        let mut observer = |_: OpenReport<'_>| {
+            count += 1;
+            ControlFlow::Continue(())
+        };
+        assert!(open_sparse(spec, &mut observer).is_err());
+        count
+    };
+    dir.file("empty.svm.gz", gzip(b""));
+    for name in ["empty.svm", "empty.svm.gz"] {
+        assert_eq!(remarks(&dir.spec(SparseKind::Libsvm, name)), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_named() {
+    let dir = DataDir::new();
+    let criteo = generated(SparseFormat::Criteo);
+    let record = generated(SparseFormat::TfRecord);
+    let cases: [(&[u8], SparseKind, &str); 9] = [
+        (b"\x93NUMPY\x01\x00v\x00{'descr'", SparseKind::Libsvm, "set data.kind = \"numpy\""),
+        (b"PAR1\x15\x04\x15", SparseKind::Criteo, "set data.kind = \"table\""),
+        (b"PAR1\x15\x04\x15", SparseKind::TfRecord, "a Parquet file"),
+        (b"\xff\xfe1\x00 \x00", SparseKind::Libsvm, "iconv -f UTF-16"),
+        (b"age,income\n31,20000\n", SparseKind::Libsvm, "columns separated by commas"),
+        (&criteo, SparseKind::Libsvm, "set data.kind = \"criteo\""),
+        (&record, SparseKind::Criteo, "set data.kind = \"tfrecord\""),
+        (b"1 3:1\n0 2:1\n", SparseKind::TfRecord, "set data.kind = \"libsvm\""),
+        (b"1 3:1\n0 2:1\n", SparseKind::Criteo, "set data.kind = \"libsvm\""),
+    ];
+    for (bytes, kind, says) in cases {
+        for (name, bytes) in [("file", bytes.to_vec()), ("file.gz", gzip(bytes))] {
+            dir.file(name, bytes);
+            let mut spec = dir.spec(kind, name);
+            spec.features = Some(1 << 20);
+            let error = open(&spec).unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains(name), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_line_of_a_gigabyte_and_a_gzip_bomb_are_read_in_little_memory() {
+    let dir = DataDir::new();
+    // A gigabyte of one digit, a megabyte when packed.
+    let mut bomb = GzEncoder::new(Vec::new(), Compression::fast());
+    bomb.write_all(b"1 1:1\n").unwrap();
+    let digits = vec![b'7'; 1 << 20];
+    (0..1024).for_each(|_| bomb.write_all(&digits).unwrap());
+    bomb.write_all(b"\n0 2:1\n").unwrap();
+    dir.file("rows.svm.gz", bomb.finish().unwrap());
+    let mut spec = dir.spec(SparseKind::Libsvm, "rows.svm.gz");
+    let error = open(&spec).unwrap_err().to_string();
+    assert!(error.contains("line 2: longer than"), "{error}");
+    spec.on_bad = OnBad::Skip;
+    let set = open(&spec).unwrap();
+    assert_eq!((set.train.len(), set.train.skipped()), (2, 1));
+    let peak = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = peak.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kib < 500_000, "{peak}");
 }

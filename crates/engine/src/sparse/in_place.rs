@@ -1,12 +1,11 @@
 //! The training loop of a sparse model that steps where its parameters live: mode `single` with
 //! plain SGD.
 //!
-//! Rows are used where they lie in the mapped data. A step waits for memory more than for
-//! arithmetic, so everything is prefetched some rows ahead: first a row's bounds, then its keys,
-//! then the parameters of the keys. The prefetch runs into the next batch, which is why that batch
-//! is known one step ahead.
+//! A step waits for memory more than for arithmetic, so everything is prefetched some rows ahead:
+//! first a row's bounds, then its keys (by the buffer that decodes them), then the parameters of the
+//! keys. The prefetch runs into the next batch, which is why that batch is decoded one step ahead.
 
-use paceline_data::{BatchPlan, SparseRows};
+use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
 use paceline_model::{Layout, Row, RowDescent, SparseModel, StepEvent};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
@@ -19,7 +18,7 @@ use crate::loop_trace::record_event;
 use crate::step_recorder::{StepMade, StepRecorder, WorkDone};
 use crate::trainer::Trainer;
 
-/// How many rows ahead parameters are prefetched; keys twice as far, bounds three times.
+/// How many rows ahead parameters are prefetched.
 const AHEAD: usize = 8;
 
 /// A worker of a sparse model whose parameters are in its own process.
@@ -30,9 +29,11 @@ pub(crate) struct InPlaceWorker<'a> {
     model: Box<dyn SparseModel>,
     step_recorder: StepRecorder,
     descent: RowDescent,
-    /// Where the rows of the current batch lie in their store, followed by those of the next.
-    order: Vec<u32>,
-    next: Vec<u32>,
+    /// The rows of the current batch, and those of the next.
+    batch: SparseBuffer,
+    next: SparseBuffer,
+    /// Where the rows of the next batch lie in their store.
+    places: Vec<u32>,
 }
 
 impl<'a> InPlaceWorker<'a> {
@@ -45,36 +46,29 @@ impl<'a> InPlaceWorker<'a> {
         step_recorder: StepRecorder,
     ) -> Self {
         let descent = RowDescent::new(model.max_block());
-        let (order, next) = Default::default();
-        Self { slot, plan, rows, model, step_recorder, descent, order, next }
+        let (batch, next, places) = Default::default();
+        Self { slot, plan, rows, model, step_recorder, descent, batch, next, places }
     }
 
-    /// Reads which rows the batch of `step` has.
+    /// Reads the rows of the batch of `step`.
     fn read_next(&mut self, step: u64) {
-        self.plan.batch(step, self.slot, &mut self.next);
-        self.rows.locate_all(&mut self.next);
+        self.plan.batch(step, self.slot, &mut self.places);
+        self.rows.locate_all(&mut self.places);
+        self.next.fill_stored(self.rows, &self.places);
     }
 
     /// Moves to the batch of `step` and reads the one after it. Returns the batch's number of rows.
     fn begin_step(&mut self, step: u64) -> usize {
         self.step_recorder.clock.stay_in(Phase::Input);
-        std::mem::swap(&mut self.order, &mut self.next);
+        std::mem::swap(&mut self.batch, &mut self.next);
         self.read_next(step + 1);
-        let examples = self.order.len();
-        self.order.extend_from_slice(&self.next);
-        examples
+        self.batch.len()
     }
 
     /// Records the parameters that a batch touches. Their gradient is never a whole here.
     #[cold]
-    fn record_touched(
-        &mut self,
-        step: u64,
-        examples: usize,
-        link: &TableLink<'_>,
-    ) -> Result<(), TrainError> {
-        let rows = rows_of(self.rows, &self.order[..examples]);
-        let mut keys: Vec<u32> = rows.flat_map(|row| row.keys.iter().copied()).collect();
+    fn record_touched(&mut self, step: u64, link: &TableLink<'_>) -> Result<(), TrainError> {
+        let mut keys = self.batch.keys.clone();
         keys.sort_unstable();
         keys.dedup();
         let mut values = vec![0.0; keys.len()];
@@ -82,23 +76,18 @@ impl<'a> InPlaceWorker<'a> {
         self.step_recorder.record_touched(step, &values, None)
     }
 
-    /// The mean loss of the first `examples` rows of the order; the table receives their gradient.
-    fn gradient(&mut self, examples: usize, link: &TableLink<'_>) -> f32 {
+    /// The mean loss of the batch; the table receives its gradient.
+    fn gradient(&mut self, link: &TableLink<'_>) -> f32 {
         let start = self.step_recorder.begin_compute();
-        let (rows, order) = (self.rows, &self.order[..]);
-        let later = |at: usize| order.get(at).map(|&row| row as usize);
-        let ahead = (AHEAD..).map_while(|at| {
-            later(at + 2 * AHEAD).into_iter().for_each(|row| rows.prefetch_bounds(row));
-            later(at + AHEAD).into_iter().for_each(|row| rows.prefetch_keys(row));
-            later(at).map(|row| rows.stored_row(row).keys)
-        });
+        let ahead = rows_of(&self.batch).chain(rows_of(&self.next)).skip(AHEAD);
+        let ahead = ahead.map(|row| row.keys);
         if let Some(track) = self.step_recorder.clock.track() {
             track.begin_row();
         }
         let Some(score_loss) = self.model.score_loss() else {
             unreachable!("only linear models step in place")
         };
-        let batch = rows_of(rows, &order[..examples]);
+        let batch = rows_of(&self.batch);
         let loss = self.descent.gradient(score_loss, link.table(), batch, ahead);
         if let Some(track) = self.step_recorder.clock.track() {
             record_event(track, &StepEvent::Forward { layer: 0 });
@@ -108,11 +97,12 @@ impl<'a> InPlaceWorker<'a> {
     }
 }
 
-/// The rows at these places in their store.
-fn rows_of<'a>(rows: &'a SparseRows, order: &[u32]) -> impl ExactSizeIterator<Item = Row<'a>> {
-    order.iter().map(|&row| {
-        let row = rows.stored_row(row as usize);
-        Row { label: row.label, keys: row.keys, values: row.values }
+/// The rows of a batch.
+fn rows_of(batch: &SparseBuffer) -> impl ExactSizeIterator<Item = Row<'_>> {
+    (0..batch.len()).map(|row| {
+        let range = batch.starts[row] as usize..batch.starts[row + 1] as usize;
+        let values = if batch.values.is_empty() { &[][..] } else { &batch.values[range.clone()] };
+        Row { label: batch.labels[row], keys: &batch.keys[range], values }
     })
 }
 
@@ -132,11 +122,11 @@ impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
             self.step_recorder.begin_step(plan_step)?;
             let step = link.global_step();
             if self.step_recorder.wants_tensors(step) {
-                self.record_touched(step, examples, link)?;
+                self.record_touched(step, link)?;
             }
-            let loss = self.gradient(examples, link);
+            let loss = self.gradient(link);
             let now = self.step_recorder.clock.enter(Phase::Push);
-            let rows = rows_of(self.rows, &self.order[..examples]);
+            let rows = rows_of(&self.batch);
             self.descent.update(link.table(), link.begin_update(), rows);
             link.end_update(&mut self.step_recorder.clock);
 

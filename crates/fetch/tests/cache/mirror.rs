@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use paceline_data::DatasetDirs;
-use paceline_data::catalog::{DatasetSpec, FileSpec, NpmPackage};
-use paceline_data::fetch::FetchOptions;
+use paceline_fetch::{DatasetDirs, DatasetSpec, FetchOptions, FileSpec, NpmPackage};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 

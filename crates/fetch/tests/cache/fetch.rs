@@ -6,8 +6,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::mirror::{FakeMirror, MirrorFault, NAMES, content, dirs, gzip, options, spec, tree};
-use paceline_data::fetch::{FetchOptions, FetchProgress, fetch_dataset};
-use paceline_data::{DataError, DatasetDirs, DatasetSpec, DirKind, KnownDataset};
+use paceline_data::DataError;
+use paceline_fetch::{
+    DatasetDirs, DatasetSpec, DirKind, FetchOptions, FetchProgress, KnownDataset, fetch_dataset,
+};
 use tempfile::TempDir;
 
 /// Fetches, and returns all reports except those of bytes.

@@ -1,7 +1,7 @@
 //! What is known about a data set before it is on this machine.
 //!
 //! A specification is a value, so that tests can make a small one. The ones that Paceline knows by
-//! name are in [`catalog`](crate::catalog).
+//! name are the values of [`KnownDataset`](crate::KnownDataset).
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::mirror::{NAMES, content, dirs, gzip, spec};
-use paceline_data::{DirKind, KnownDataset};
+use paceline_fetch::{DirKind, KnownDataset};
 use tempfile::TempDir;
 
 fn fill(dir: &Path, names: &[&str]) {

@@ -12,11 +12,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use paceline_data::{CacheLock, DataError};
+
 use crate::dataset_dirs::DatasetDirs;
 use crate::dataset_spec::{DatasetSpec, FileSpec};
-use crate::error::DataError;
-pub use crate::fetch_progress::FetchProgress;
-use crate::lock::CacheLock;
+use crate::fetch_progress::FetchProgress;
 use crate::{npm, store};
 
 /// Where to fetch from, and how long to wait for each source.

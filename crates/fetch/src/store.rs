@@ -7,32 +7,24 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use paceline_data::unpack::{self, Unpacked};
+use paceline_data::{DataError, UNFINISHED_PREFIX, unfinished};
 use sha2::{Digest as _, Sha256};
 
 use crate::dataset_dirs;
 use crate::dataset_spec::{Digest, FileSpec};
-use crate::error::DataError;
 use crate::fetch_progress::FetchProgress;
-use crate::unpack::{self, Unpacked};
-
-/// The prefix of the name of every unfinished file.
-const PREFIX: &str = ".part-";
 
 /// How much is copied at once, in bytes.
 const COPY_BYTES: usize = 64 * 1024;
-
-/// The path of an unfinished file or directory in `dir`.
-pub(crate) fn unfinished(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!("{PREFIX}{name}"))
-}
 
 /// Removes what interrupted processes left in `dir`. Only the holder of the lock may call this.
 pub(crate) fn remove_unfinished(dir: &Path) -> Result<(), DataError> {
     let entries = fs::read_dir(dir).map_err(DataError::io("list", dir))?;
     for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+        if !entry.file_name().to_string_lossy().starts_with(UNFINISHED_PREFIX) {
             continue;
         }
         let path = entry.path();

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Compares how fast a table is read with pandas and polars, alternating.
+
+Generates clicks in the shape of Criteo's logs as a CSV file with a header: a label, 13 counts and 26
+categories. Paceline reads it into cached rows, which is the time of a run of one step less that of
+the same run with the rows in the cache. pandas (its C reader) and polars read it into memory.
+
+With --people FILE TEST it prints the log loss of scikit-learn on such tables instead (tests/tables.rs).
+
+Needs `pip install pandas polars scikit-learn`; build first: cargo build --release.
+"""
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+COUNTS = [f"count{i}" for i in range(1, 14)]
+CATEGORIES = [f"category{i}" for i in range(1, 27)]
+
+
+def make(binary, scratch, rows):
+    """Writes the table."""
+    logs, table = scratch / "clicks.tsv", scratch / "clicks.csv"
+    command = [binary, "data", "make", "clicks", "--rows", str(rows), "--format", "criteo"]
+    subprocess.run([*command, str(logs)], check=True, stderr=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL)
+    with open(logs) as lines, open(table, "w") as out:
+        out.write(",".join(["label", *COUNTS, *CATEGORIES]) + "\n")
+        for line in lines:
+            out.write(line.replace("\t", ","))
+    logs.unlink()
+    return table
+
+
+def job(scratch, table, scale):
+    """Writes the job; without a scale, the columns are left to the first rows."""
+    text = f'name = "tables"\n[data]\nkind = "table"\npath = "{table}"\nhold_out = 100\n'
+    text += f'cache = "{scratch / "rows"}"\n[train.stop]\nsteps = 1\n'
+    if scale:
+        text += '[data.columns]\nlabel = { as = "label", classes = ["0", "1"] }\n'
+        number = f'{{ as = "number", scale = "{scale}" }}'
+        text += "".join(f"{name} = {number}\n" for name in COUNTS)
+        text += "".join(f'{name} = {{ as = "category", bits = 18 }}\n' for name in CATEGORIES)
+    path = scratch / f"job-{scale}.toml"
+    path.write_text(text)
+    return path
+
+
+def run(binary, scratch, file):
+    """The seconds of a run of one step."""
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=scratch) as runs:
+        command = [binary, "train", str(file), "--quiet", "--run-dir", f"{runs}/run"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def read_paceline(binary, scratch, file):
+    for cached in (scratch / "rows").glob(".*"):
+        cached.unlink()
+    cold = run(binary, scratch, file)
+    return cold - run(binary, scratch, file)
+
+
+def read_other(code, table):
+    """The seconds that another Python process takes to read, without its start."""
+    code = f"import time, {code.split('.')[0]} as m\ns = time.perf_counter()\n" \
+           f"m.{code.split('.', 1)[1]}\nprint(time.perf_counter() - s)"
+    output = subprocess.run([sys.executable, "-c", code, str(table)], check=True,
+                            capture_output=True, text=True)
+    return float(output.stdout)
+
+
+def people(train, test):
+    """Prints scikit-learn's log loss."""
+    import numpy
+    import pandas
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import log_loss
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+    train, test = (pandas.read_csv(path) for path in (train, test))
+    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
+    logs = make_pipeline(FunctionTransformer(numpy.log1p), StandardScaler())
+    columns = ColumnTransformer([("numbers", numbers, ["age", "hours"]), ("logs", logs, ["gain"]),
+                                 ("categories", OneHotEncoder(handle_unknown="ignore"),
+                                  ["city", "job"])])
+    model = make_pipeline(columns, LogisticRegression(max_iter=1000))
+    model.fit(train, train["buys"])
+    print(f"scikit-learn: log loss {log_loss(test['buys'], model.predict_proba(test)):.6f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", default="target/release/paceline")
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--people", nargs=2, metavar=("FILE", "TEST"))
+    args = parser.parse_args()
+    if args.people:
+        return people(*args.people)
+    binary = str(pathlib.Path(args.binary).resolve())
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        table = make(binary, scratch, args.rows)
+        megabytes = table.stat().st_size / 1e6
+        raw, standard = job(scratch, table, "raw"), job(scratch, table, "standard")
+        inferred = job(scratch, table, None)
+        sides = {
+            "paceline, columns that need no look at all rows":
+                lambda: read_paceline(binary, scratch, raw),
+            "paceline, standardised numbers (two passes)":
+                lambda: read_paceline(binary, scratch, standard),
+            "paceline, no column described (two passes)":
+                lambda: read_paceline(binary, scratch, inferred),
+            "pandas": lambda: read_other("pandas.read_csv(__import__('sys').argv[1], engine='c')",
+                                         table),
+            "polars": lambda: read_other("polars.read_csv(__import__('sys').argv[1], infer_schema_length=10_000)", table),
+        }
+        best = {name: min(side() for _ in range(1)) for name, side in sides.items()}
+        for _ in range(args.repeats - 1):
+            for name, side in sides.items():
+                best[name] = min(best[name], side())
+        print(f"{args.rows} rows, {megabytes:.0f} MB, best of {args.repeats}")
+        for name, seconds in best.items():
+            rate, ratio = megabytes / seconds, best["pandas"] / seconds
+            print(f"{name:50} {rate:7.0f} MB/s  {ratio:5.2f} times pandas")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+//! The kinds of files, and how their content begins.
+
+/// How many bytes of a file's content are looked at, at most.
+pub const SNIFF_BYTES: usize = 64 * 1024;
+
+/// The kind of a file, by its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileKind {
+    /// No content at all.
+    Empty,
+    /// An array that numpy wrote.
+    Npy,
+    /// A zip archive, as `.npz` is.
+    Zip,
+    /// Parquet.
+    Parquet,
+    /// TFRecord: the first record's length has the right checksum.
+    TfRecord,
+    /// IDX, the format of MNIST.
+    Idx,
+    /// A JPEG picture.
+    Jpeg,
+    /// A PNG picture.
+    Png,
+    /// Text in UTF-16.
+    Utf16,
+    /// A cache of rows that Paceline wrote.
+    RowCache,
+    /// Packed by gzip twice.
+    Gzip,
+    /// LIBSVM text.
+    Libsvm,
+    /// Criteo's click logs: 40 columns separated by tabs, the first of them a label.
+    Criteo,
+    /// Text in columns, separated by this byte: a comma, semicolon, tab or vertical bar.
+    Table(u8),
+    /// JSON, one object a line.
+    Json,
+    /// Text of no known kind.
+    Text,
+    /// Bytes of no known kind.
+    Binary,
+}
+
+impl FileKind {
+    /// Whether the first bytes leave no doubt. Kinds of text are guesses.
+    pub fn is_certain(self) -> bool {
+        use FileKind::{Criteo, Json, Libsvm, Table, Text};
+        !matches!(self, Criteo | Json | Libsvm | Table(_) | Text | FileKind::Binary)
+    }
+
+    /// What the file is, with an article: "a numpy array".
+    pub fn describe(self) -> &'static str {
+        match self {
+            FileKind::Empty => "an empty file",
+            FileKind::Npy => "a numpy array (.npy)",
+            FileKind::Zip => "a zip archive, as numpy's .npz is",
+            FileKind::Parquet => "a Parquet file",
+            FileKind::TfRecord => "a TFRecord file",
+            FileKind::Idx => "an IDX file, as MNIST's are",
+            FileKind::Jpeg => "a JPEG picture",
+            FileKind::Png => "a PNG picture",
+            FileKind::Utf16 => "text in UTF-16",
+            FileKind::RowCache => "a cache of rows that Paceline wrote",
+            FileKind::Gzip => "packed by gzip twice",
+            FileKind::Libsvm => "LIBSVM text",
+            FileKind::Criteo => "a click log of Criteo",
+            FileKind::Table(b'\t') => "a table with columns separated by tabs",
+            FileKind::Table(b',') => "a table with columns separated by commas (CSV)",
+            FileKind::Table(b';') => "a table with columns separated by semicolons",
+            FileKind::Table(_) => "a table with separated columns",
+            FileKind::Json => "lines of JSON",
+            FileKind::Text => "text of an unknown kind",
+            FileKind::Binary => "a binary file of an unknown kind",
+        }
+    }
+
+    /// What to do to train on such a file, as an imperative; empty if there is nothing to say.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            FileKind::Npy | FileKind::Zip => "set data.kind = \"numpy\"",
+            FileKind::Parquet | FileKind::Table(_) => "set data.kind = \"table\"",
+            FileKind::TfRecord => "set data.kind = \"tfrecord\"",
+            FileKind::Idx => "set data.kind = \"mnist\" and data.path to its directory",
+            FileKind::Jpeg | FileKind::Png => {
+                "set data.kind = \"images\" and data.path to the directory of the pictures"
+            }
+            FileKind::Utf16 => "convert it first: iconv -f UTF-16 -t UTF-8",
+            FileKind::RowCache => "set data.path to the file that it was made from",
+            FileKind::Gzip => "unpack it once: gunzip",
+            FileKind::Libsvm => "set data.kind = \"libsvm\"",
+            FileKind::Criteo => "set data.kind = \"criteo\"",
+            FileKind::Json => "convert it to CSV or Parquet, and set data.kind = \"table\"",
+            FileKind::Empty => "set data.path to a file with examples",
+            FileKind::Text | FileKind::Binary => "",
+        }
+    }
+
+    /// "it is a Parquet file; set data.kind = …", for an error; `None` if the kind is unknown.
+    pub fn advice(self) -> Option<String> {
+        let remedy = self.remedy();
+        let verb = if self.is_certain() { "is" } else { "looks like" };
+        (!remedy.is_empty()).then(|| format!("it {verb} {}; {remedy}", self.describe()))
+    }
+}
+
+/// The kind of a file whose content begins with these bytes; `head` is the whole content if it has
+/// fewer than [`SNIFF_BYTES`].
+///
+/// ```
+/// use paceline_data::sniff::{FileKind, sniff};
+///
+/// assert_eq!(sniff(b"\x93NUMPY\x01\x00"), FileKind::Npy);
+/// assert_eq!(sniff(b"age,income\n31,20000\n"), FileKind::Table(b','));
+/// assert_eq!(sniff(b"+1 3:1 7:0.5\n"), FileKind::Libsvm);
+/// ```
+pub fn sniff(head: &[u8]) -> FileKind {
+    const MAGIC: [(&[u8], FileKind); 13] = [
+        (b"\x93NUMPY", FileKind::Npy),
+        (b"PK\x03\x04", FileKind::Zip),
+        (b"PK\x05\x06", FileKind::Zip),
+        (b"PAR1", FileKind::Parquet),
+        (b"PARE", FileKind::Parquet),
+        (b"\x00\x00\x08\x01", FileKind::Idx),
+        (b"\x00\x00\x08\x03", FileKind::Idx),
+        (b"\xff\xd8\xff", FileKind::Jpeg),
+        (b"\x89PNG\r\n\x1a\n", FileKind::Png),
+        (b"\xff\xfe", FileKind::Utf16),
+        (b"\xfe\xff", FileKind::Utf16),
+        (b"PACEROWS", FileKind::RowCache),
+        (b"\x1f\x8b", FileKind::Gzip),
+    ];
+    if head.is_empty() {
+        return FileKind::Empty;
+    }
+    if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return *kind;
+    }
+    if let Some((length, rest)) = head.split_first_chunk::<8>()
+        && rest.starts_with(&paceline_tfrecord::crc::masked(length).to_le_bytes())
+    {
+        return FileKind::TfRecord;
+    }
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let controls = text.iter().filter(|&&byte| byte < 9 || (14..32).contains(&byte)).count();
+    if controls > text.len() / 200 {
+        return FileKind::Binary;
+    }
+    sniff_text(text)
+}
+
+/// The kind of text. The last line is ignored if others are there: it may be cut off.
+fn sniff_text(text: &[u8]) -> FileKind {
+    let mut lines: Vec<&[u8]> = text
+        .split(|&byte| byte == b'\n')
+        .map(<[u8]>::trim_ascii_end)
+        .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
+        .take(16)
+        .collect();
+    if lines.len() > 1 && !text.ends_with(b"\n") {
+        lines.pop();
+    }
+    let Some(&first) = lines.first() else { return FileKind::Text };
+    let count = |line: &[u8], separator: u8| line.iter().filter(|&&b| b == separator).count();
+    let has_entry = lines.iter().any(|line| line.contains(&b':'));
+    if has_entry && lines.iter().all(|line| is_libsvm(line)) {
+        return FileKind::Libsvm;
+    }
+    if first.trim_ascii_start().starts_with(b"{") {
+        return FileKind::Json;
+    }
+    if count(first, b'\t') == 39 && matches!(first, [b'0' | b'1', b'\t', ..]) {
+        return FileKind::Criteo;
+    }
+    let separated = |separator: u8| {
+        let columns = count(first, separator);
+        columns > 0 && lines.iter().all(|line| count(line, separator).abs_diff(columns) <= 2)
+    };
+    let separator = b"\t,;|".iter().copied().find(|&separator| separated(separator));
+    separator.map_or(FileKind::Text, FileKind::Table)
+}
+
+/// Whether a line is a label followed by pairs of index and value.
+fn is_libsvm(line: &[u8]) -> bool {
+    let is_number = |text: &[u8]| {
+        let digits = text.iter().any(u8::is_ascii_digit);
+        digits && text.iter().all(|byte| b"+-.eE0123456789".contains(byte))
+    };
+    let line = line.split(|&byte| byte == b'#').next().unwrap_or_default();
+    let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+    let is_entry = |field: &[u8]| {
+        let mut parts = field.splitn(2, |&byte| byte == b':');
+        let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        (name == b"qid" || is_number(name)) && is_number(value)
+    };
+    fields.next().is_some_and(is_number) && fields.all(is_entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_recognised_by_their_first_bytes() {
+        let record = {
+            let mut bytes = Vec::new();
+            paceline_tfrecord::append_record(&mut bytes, |record| record.push(7));
+            bytes
+        };
+        let criteo = format!("1{}\n", "\t5".repeat(39));
+        let cases: [(&[u8], FileKind); 19] = [
+            (b"", FileKind::Empty),
+            (b"\x93NUMPY\x01\x00v\x00", FileKind::Npy),
+            (b"PK\x03\x04\x14", FileKind::Zip),
+            (b"PAR1\x15\x04", FileKind::Parquet),
+            (&record, FileKind::TfRecord),
+            (b"\x00\x00\x08\x03\x00\x00\xea\x60", FileKind::Idx),
+            (b"\xff\xd8\xff\xe0", FileKind::Jpeg),
+            (b"\x89PNG\r\n\x1a\n\x00", FileKind::Png),
+            (b"\xff\xfea\x00,\x00", FileKind::Utf16),
+            (b"\x1f\x8b\x08", FileKind::Gzip),
+            (b"# a comment\n-1 qid:3 1:0.5 7:1e-3 # more\n+1\n", FileKind::Libsvm),
+            (criteo.as_bytes(), FileKind::Criteo),
+            (b"age,income\n31,20000\n44,", FileKind::Table(b',')),
+            (b"\xef\xbb\xbfa;b\n1;2\n", FileKind::Table(b';')),
+            (b"a\tb\n1\t2\n", FileKind::Table(b'\t')),
+            (b"{\"a\": 1}\n", FileKind::Json),
+            (b"hello world\n", FileKind::Text),
+            (b"\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b", FileKind::Binary),
+            (b"1 2 3\n4 5 6\n", FileKind::Text),
+        ];
+        for (bytes, kind) in cases {
+            assert_eq!(sniff(bytes), kind, "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_known_kind_comes_with_advice() {
+        let advice = FileKind::Parquet.advice().unwrap();
+        assert_eq!(advice, "it is a Parquet file; set data.kind = \"table\"");
+        let advice = FileKind::Table(b',').advice().unwrap();
+        assert!(advice.starts_with("it looks like a table with columns separated by commas"));
+        assert_eq!(FileKind::Binary.advice(), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! A segment: some rows of a cache that were converted together.
+//!
+//! ```text
+//! header (128 bytes) | starts | labels | weights | rows | padding
+//! ```
+//!
+//! Starts have 32 bits: where each row begins within the rows, and where the last one ends. Labels
+//! have one byte, weights are floats (absent if all are 1). A segment begins at a multiple of 64
+//! bytes and ends with at least eight zeros. Its header says where in the source files its rows
+//! end, so a conversion that was interrupted continues there.
+
+use std::ops::Range;
+
+use super::key_code::{KeyEncoder, SLACK_BYTES};
+use crate::sparse::collected_rows::CollectedRows;
+use crate::sparse::limits::MAX_ROW_ENTRIES;
+
+/// The length of a segment's header, in bytes.
+const SEGMENT_HEADER_BYTES: usize = 128;
+
+/// The first bytes of every segment.
+const MAGIC: u32 = u32::from_le_bytes(*b"SEGM");
+
+/// Segments begin at multiples of this, in bytes.
+pub(crate) const ALIGN: usize = 64;
+
+/// The position of the checksum in the header; it covers everything else.
+const CHECKSUM_AT: usize = 4;
+
+/// A place in the source files of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SourcePosition {
+    /// The number of the file: training files first, then test files.
+    pub(crate) file: u32,
+    /// The next byte of the file's content (unpacked), or the next generated row.
+    pub(crate) offset: u64,
+    /// The number of lines or records before it.
+    pub(crate) number: u64,
+}
+
+/// What a segment contains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) rows: u32,
+    /// The length of the encoded rows, in bytes.
+    pub(crate) row_bytes: u32,
+    pub(crate) entries: u64,
+    /// Rows of the source that were left out.
+    pub(crate) skipped: u64,
+    /// One more than the greatest key; 0 without entries.
+    pub(crate) features_needed: u64,
+    pub(crate) has_values: bool,
+    pub(crate) has_weights: bool,
+    pub(crate) is_test: bool,
+    /// Where the rows end in the source files.
+    pub(crate) end: SourcePosition,
+    /// A bit for each label that occurs.
+    pub(crate) labels: [u64; 4],
+}
+
+/// The bytes of a segment that each of its sections takes up.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentSections {
+    pub(crate) starts: Range<usize>,
+    pub(crate) labels: Range<usize>,
+    pub(crate) weights: Range<usize>,
+    /// The rows, and the zeros after them.
+    pub(crate) rows: Range<usize>,
+}
+
+impl SegmentSections {
+    /// The same sections of a segment that begins at this byte.
+    pub(crate) fn at(self, at: usize) -> Self {
+        let shift = |range: Range<usize>| at + range.start..at + range.end;
+        let SegmentSections { starts, labels, weights, rows } = self;
+        SegmentSections {
+            starts: shift(starts),
+            labels: shift(labels),
+            weights: shift(weights),
+            rows: shift(rows),
+        }
+    }
+}
+
+impl SegmentHeader {
+    /// Where the sections are, if the segment begins at 0.
+    pub(crate) fn sections(&self) -> SegmentSections {
+        let rows = self.rows as usize;
+        let starts = SEGMENT_HEADER_BYTES..SEGMENT_HEADER_BYTES + 4 * (rows + 1);
+        let labels = starts.end..starts.end + rows;
+        let weights_at = labels.end.next_multiple_of(4);
+        let weights = weights_at..weights_at + if self.has_weights { 4 * rows } else { 0 };
+        let end = weights.end + self.row_bytes as usize + SLACK_BYTES;
+        let rows = weights.end..end.next_multiple_of(ALIGN);
+        SegmentSections { starts, labels, weights, rows }
+    }
+
+    /// The length of the segment, in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.sections().rows.end
+    }
+
+    fn to_bytes(self) -> [u8; SEGMENT_HEADER_BYTES] {
+        let flags = u32::from(self.has_values)
+            | u32::from(self.has_weights) << 1
+            | u32::from(self.is_test) << 2;
+        let words = [MAGIC, 0, self.rows, self.row_bytes, flags, self.end.file];
+        let numbers =
+            [self.entries, self.skipped, self.features_needed, self.end.offset, self.end.number];
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        bytes[..24].copy_from_slice(bytemuck::cast_slice(&words));
+        bytes[24..64].copy_from_slice(bytemuck::cast_slice(&numbers));
+        bytes[64..96].copy_from_slice(bytemuck::cast_slice(&self.labels));
+        bytes
+    }
+
+    /// Parses the header of the segment that `bytes` begins with. `None` if it is not one, or the
+    /// segment is longer than the bytes. The rest is not checked.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let head = bytes.first_chunk::<SEGMENT_HEADER_BYTES>()?;
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        let flags = word(16);
+        let header = SegmentHeader {
+            rows: word(8),
+            row_bytes: word(12),
+            entries: number(24),
+            skipped: number(32),
+            features_needed: number(40),
+            has_values: flags & 1 != 0,
+            has_weights: flags & 2 != 0,
+            is_test: flags & 4 != 0,
+            end: SourcePosition { file: word(20), offset: number(48), number: number(56) },
+            labels: std::array::from_fn(|part| number(64 + 8 * part)),
+        };
+        (word(0) == MAGIC && flags < 8 && header.len() <= bytes.len()).then_some(header)
+    }
+}
+
+/// Encodes rows as a segment, whose bytes replace the contents of `out`.
+pub(crate) fn encode_segment(
+    rows: &CollectedRows,
+    encoder: &KeyEncoder<'_>,
+    mut header: SegmentHeader,
+    out: &mut Vec<u8>,
+) -> SegmentHeader {
+    let count = rows.len();
+    header.rows = count as u32;
+    header.entries = rows.keys().len() as u64;
+    header.has_values = !rows.values().is_empty();
+    header.has_weights = !rows.weights().is_empty();
+    let SegmentSections { starts, labels, weights, rows: rows_at } = header.sections();
+    out.clear();
+    out.resize(rows_at.start, 0);
+    for index in 0..count {
+        let (keys, values) = rows.row(index);
+        let start = (out.len() - rows_at.start) as u32;
+        let at = starts.start + 4 * index;
+        out[at..at + 4].copy_from_slice(&start.to_le_bytes());
+        encoder.encode(keys, values, out);
+        if let Some(&greatest) = keys.last() {
+            header.features_needed = header.features_needed.max(u64::from(greatest) + 1);
+        }
+    }
+    // A block of input is at most some tens of megabytes, so its rows are far below 4 GiB.
+    header.row_bytes = (out.len() - rows_at.start) as u32;
+    out[starts.end - 4..starts.end].copy_from_slice(&header.row_bytes.to_le_bytes());
+    out[labels].copy_from_slice(rows.labels());
+    for &label in rows.labels() {
+        header.labels[usize::from(label) / 64] |= 1 << (label % 64);
+    }
+    out[weights].copy_from_slice(bytemuck::cast_slice(rows.weights()));
+    out.resize(header.len(), 0);
+    out[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    let checksum = checksum(out);
+    out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+    header
+}
+
+/// The checksum of a segment's bytes, without the checksum in them.
+fn checksum(segment: &[u8]) -> u32 {
+    let start = crc32c::crc32c(&segment[..CHECKSUM_AT]);
+    crc32c::crc32c_append(start, &segment[CHECKSUM_AT + 4..])
+}
+
+/// Whether a segment has its checksum and its rows lie within it. `segment` has the length that
+/// its header says.
+pub(crate) fn is_sound(header: &SegmentHeader, segment: &[u8]) -> bool {
+    if segment[CHECKSUM_AT..CHECKSUM_AT + 4] != checksum(segment).to_le_bytes() {
+        return false;
+    }
+    let sections = header.sections();
+    let starts: &[u32] = bytemuck::cast_slice(&segment[sections.starts]);
+    // The longest row has a head, tags, gaps of 32 bits and values.
+    let longest = 8 + 9 * MAX_ROW_ENTRIES as u32;
+    starts.first() == Some(&0)
+        && starts.last() == Some(&header.row_bytes)
+        && starts.is_sorted()
+        && starts.windows(2).all(|pair| pair[1] - pair[0] <= longest)
+}

@@ -1,0 +1,122 @@
+//! Prints how the columns of a table would be used, as a section of a job file.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use paceline_data::sparse::source_files;
+use paceline_data::{DataError, OpenObserver};
+
+use crate::column::{CodeChoice, ColumnChoice, ScaleChoice};
+use crate::open::{PlannedTable, TableSpec, plan_columns, plan_table};
+use crate::table_text::TableText;
+
+/// The sections `[data]` and `[data.columns]` of a job for this table, with the reasons as comments.
+///
+/// # Errors
+/// If the first file cannot be read, or no column can be the label.
+pub fn describe_table(
+    spec: &TableSpec,
+    observer: &mut dyn OpenObserver,
+) -> Result<String, DataError> {
+    let files = source_files(&spec.path)?;
+    let table = plan_columns(spec, &files[0], observer)?;
+    Ok(section(&spec.path.display().to_string(), &table))
+}
+
+/// As [`describe_table`], for text that is read from a stream.
+///
+/// # Errors
+/// As [`describe_table`].
+pub fn describe_stream(
+    spec: &TableSpec,
+    source: &mut dyn std::io::Read,
+) -> Result<String, DataError> {
+    let name = Path::new("standard input");
+    let unpacked = paceline_data::unpack::Unpacked::new(source);
+    let mut content = unpacked.map_err(DataError::io("read", name))?;
+    let table = plan_table(spec, &TableText::open(name, &mut content, &spec.format)?)?;
+    Ok(section("PATH", &table))
+}
+
+fn section(path: &str, table: &PlannedTable) -> String {
+    let mut text = format!("[data]\nkind = \"table\"\npath = {}\n", quoted(path));
+    let format = table.format;
+    if !format.header {
+        text += "header = false\n";
+    }
+    if format.delimiter != b',' {
+        let _ = writeln!(text, "delimiter = {}", quoted(&char::from(format.delimiter).to_string()));
+    }
+    text += "\n[data.columns]\n";
+    for column in &table.columns {
+        let setting = format!("{} = {}", key(&column.name), setting(&column.choice));
+        match &column.why {
+            Some(why) => {
+                let _ = writeln!(text, "{setting:<48} # {why}");
+            }
+            None => {
+                let _ = writeln!(text, "{setting}");
+            }
+        }
+    }
+    text
+}
+
+fn setting(choice: &ColumnChoice) -> String {
+    let codes = |codes: &CodeChoice| match *codes {
+        CodeChoice { bits: Some(bits), .. } => format!(", bits = {bits}"),
+        CodeChoice { min_count: Some(count), .. } => format!(", min_count = {count}"),
+        CodeChoice { bits: None, min_count: None } => String::new(),
+    };
+    match choice {
+        ColumnChoice::Label { classes } if classes.is_empty() => "\"label\"".into(),
+        ColumnChoice::Label { classes } => {
+            let classes: Vec<_> = classes.iter().map(|class| quoted(class)).collect();
+            format!("{{ as = \"label\", classes = [{}] }}", classes.join(", "))
+        }
+        ColumnChoice::Number(ScaleChoice::Standard) => "\"number\"".into(),
+        ColumnChoice::Number(ScaleChoice::Raw) => "{ as = \"number\", scale = \"raw\" }".into(),
+        ColumnChoice::Number(ScaleChoice::Log) => "{ as = \"number\", scale = \"log\" }".into(),
+        ColumnChoice::Number(ScaleChoice::Buckets(count)) => {
+            format!("{{ as = \"number\", scale = \"buckets\", buckets = {count} }}")
+        }
+        ColumnChoice::Category(choice) => {
+            format!("{{ as = \"category\"{} }}", codes(choice))
+        }
+        ColumnChoice::List { separator, codes: choice } => {
+            let separator = quoted(&separator.to_string());
+            format!("{{ as = \"list\", separator = {separator}{} }}", codes(choice))
+        }
+        ColumnChoice::Text { bits, ngrams } => {
+            let bits = bits.map_or(String::new(), |bits| format!(", bits = {bits}"));
+            format!("{{ as = \"text\", ngrams = {ngrams}{bits} }}")
+        }
+        ColumnChoice::Weight => "\"weight\"".into(),
+        ColumnChoice::Id => "\"id\"".into(),
+        ColumnChoice::Ignore => "\"ignore\"".into(),
+    }
+}
+
+/// A key as TOML writes it.
+fn key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    if !name.is_empty() && name.chars().all(is_bare) { name.into() } else { quoted(name) }
+}
+
+/// Text as TOML writes it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\t' => quoted.push_str("\\t"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", c as u32);
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}

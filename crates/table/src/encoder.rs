@@ -1,0 +1,343 @@
+//! Turns the fields of a row into keys and values, as a featuriser describes it.
+//!
+//! An encoder belongs to the header of one file: columns are found by name, so a file may have them
+//! in another order, and may have more. Encoding allocates nothing once a row's memory has grown.
+
+use std::collections::HashMap;
+
+use paceline_data::DataError;
+
+use crate::column::{CategoryCodes, ColumnRole, NumberScale};
+use crate::encoded_row::EncodedRow;
+use crate::featurizer::Featurizer;
+use crate::field_fault::FieldFault;
+use crate::hash::{BuildWordHasher, bucket, combine, hash_bytes};
+use crate::label::LabelReader;
+use crate::missing::{is_missing, trim};
+use crate::number;
+use crate::records::{Fields, Records};
+use crate::text_format::TextFormat;
+use crate::words::for_each_ngram;
+
+/// The hash of a missing value in a cross.
+const MISSING_HASH: u64 = 0;
+/// A column that is not crossed.
+const NOT_CROSSED: usize = usize::MAX;
+
+/// What becomes of a file's rows.
+#[derive(Clone, Debug)]
+pub struct RowEncoder {
+    names: Vec<String>,
+    /// What becomes of each field, in the order of the file.
+    fields: Vec<FieldPlan>,
+    crosses: Vec<CrossPlan>,
+    /// The number of columns that are crossed.
+    crossed: usize,
+    needs_label: bool,
+}
+
+#[derive(Clone, Debug)]
+struct FieldPlan {
+    action: FieldAction,
+    /// The column's place among the crossed ones.
+    cross: usize,
+}
+
+/// What becomes of a field. `first` is the first feature of its column.
+#[derive(Clone, Debug)]
+enum FieldAction {
+    Skip,
+    Label(LabelReader),
+    Weight,
+    Number { first: u32, scale: NumberScale },
+    Category { first: u32, codes: CodeTable },
+    List { first: u32, separator: [u8; 4], separator_len: usize, codes: CodeTable },
+    Text { first: u32, bits: u32, ngrams: u32 },
+}
+
+#[derive(Clone, Debug)]
+enum CodeTable {
+    Hashed { bits: u32 },
+    Words(HashMap<Box<[u8]>, u32, BuildWordHasher>),
+}
+
+#[derive(Clone, Debug)]
+struct CrossPlan {
+    first: u32,
+    bits: u32,
+    /// Places among the crossed columns.
+    columns: Vec<usize>,
+}
+
+impl Featurizer {
+    /// Encodes the labelled rows of a file with these columns.
+    ///
+    /// # Errors
+    /// If a column that the featuriser uses is not there.
+    pub fn encoder(&self, names: &[String]) -> Result<RowEncoder, DataError> {
+        RowEncoder::new(self, names, true)
+    }
+
+    /// Encodes the rows of a file with these columns. Labels are read if they are there.
+    ///
+    /// # Errors
+    /// As [`encoder`](Self::encoder).
+    pub fn encoder_without_label(&self, names: &[String]) -> Result<RowEncoder, DataError> {
+        RowEncoder::new(self, names, false)
+    }
+}
+
+impl RowEncoder {
+    fn new(
+        featurizer: &Featurizer,
+        names: &[String],
+        needs_label: bool,
+    ) -> Result<Self, DataError> {
+        let firsts = featurizer.first_features();
+        let mut crossed: Vec<&str> = Vec::new();
+        for name in featurizer.crosses.iter().flat_map(|cross| &cross.columns) {
+            if !crossed.contains(&name.as_str()) {
+                crossed.push(name);
+            }
+        }
+        let place = |name: &str| crossed.iter().position(|crossed| *crossed == name);
+        let skip = FieldPlan { action: FieldAction::Skip, cross: NOT_CROSSED };
+        let mut fields = vec![skip; names.len()];
+        for (column, &first) in featurizer.columns.iter().zip(&firsts) {
+            let is_optional = match column.role {
+                ColumnRole::Label { .. } | ColumnRole::Weight => !needs_label,
+                ColumnRole::Id | ColumnRole::Ignore => true,
+                _ => false,
+            };
+            let cross = place(&column.name).unwrap_or(NOT_CROSSED);
+            match names.iter().position(|name| *name == column.name) {
+                Some(at) => {
+                    fields[at] = FieldPlan { action: FieldAction::new(&column.role, first), cross };
+                }
+                None if is_optional && cross == NOT_CROSSED => {}
+                None => return Err(missing_column(&column.name, names)),
+            }
+        }
+        let cross_firsts = &firsts[featurizer.columns.len()..];
+        let crosses = featurizer.crosses.iter().zip(cross_firsts).map(|(cross, &first)| {
+            let columns = cross.columns.iter().filter_map(|name| place(name)).collect();
+            CrossPlan { first, bits: cross.bits, columns }
+        });
+        let crosses = crosses.collect();
+        let (names, crossed) = (names.to_vec(), crossed.len());
+        Ok(Self { names, fields, crosses, crossed, needs_label })
+    }
+
+    /// The names of the file's columns.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Encodes the fields of a row.
+    ///
+    /// # Errors
+    /// What is wrong with the row, and in which field.
+    #[inline]
+    pub fn encode(&self, fields: &Fields<'_>, row: &mut EncodedRow) -> Result<(), FieldFault> {
+        row.clear();
+        if fields.len() != self.fields.len() {
+            return Err(FieldFault::Count { found: fields.len(), expected: self.fields.len() });
+        }
+        row.cross_hashes.clear();
+        row.cross_hashes.resize(self.crossed, MISSING_HASH);
+        for (index, (plan, field)) in self.fields.iter().zip(fields.iter()).enumerate() {
+            if plan.cross != NOT_CROSSED {
+                row.cross_hashes[plan.cross] = hash_bytes(trim(field));
+            }
+            plan.action.encode(index, trim(field), row)?;
+        }
+        if self.needs_label && row.label.is_none() {
+            return Err(FieldFault::NoLabel);
+        }
+        for cross in &self.crosses {
+            let hashes = cross.columns.iter().map(|&column| row.cross_hashes[column]);
+            let hash = hashes.reduce(combine).unwrap_or_default();
+            row.push(cross.first + bucket(hash, cross.bits), 1.0);
+        }
+        row.finish();
+        Ok(())
+    }
+
+    /// Encodes a row from its text.
+    ///
+    /// # Errors
+    /// If the row is bad; the error says what is wrong.
+    pub fn encode_text(
+        &self,
+        text: &[u8],
+        format: TextFormat,
+        row: &mut EncodedRow,
+    ) -> Result<(), DataError> {
+        let mut fields = Fields::default();
+        Records::new(text, format).next(&mut fields);
+        self.encode(&fields, row).map_err(|fault| {
+            let what = fault.describe(&fields, &self.names);
+            DataError::BadExample { what }
+        })
+    }
+}
+
+impl FieldAction {
+    fn new(role: &ColumnRole, first: u32) -> Self {
+        match role {
+            ColumnRole::Label { classes } => FieldAction::Label(LabelReader::new(classes)),
+            ColumnRole::Weight => FieldAction::Weight,
+            ColumnRole::Id | ColumnRole::Ignore => FieldAction::Skip,
+            ColumnRole::Number(scale) => FieldAction::Number { first, scale: scale.clone() },
+            ColumnRole::Category(codes) => {
+                FieldAction::Category { first, codes: CodeTable::new(codes) }
+            }
+            ColumnRole::List { separator, codes } => {
+                let mut bytes = [0; 4];
+                let separator_len = separator.encode_utf8(&mut bytes).len();
+                let codes = CodeTable::new(codes);
+                FieldAction::List { first, separator: bytes, separator_len, codes }
+            }
+            ColumnRole::Text { bits, ngrams } => {
+                FieldAction::Text { first, bits: *bits, ngrams: *ngrams }
+            }
+        }
+    }
+
+    #[inline]
+    fn encode(&self, index: usize, field: &[u8], row: &mut EncodedRow) -> Result<(), FieldFault> {
+        match self {
+            FieldAction::Skip => {}
+            FieldAction::Category { first, codes } => {
+                let code = if field.is_empty() { 0 } else { 1 + codes.code(field) };
+                row.push(first + code, 1.0);
+            }
+            FieldAction::Number { first, scale } => {
+                if is_missing(field) {
+                    row.push(*first, 1.0);
+                    return Ok(());
+                }
+                let number = number::parse(field);
+                let number = number.map_err(|fault| FieldFault::Number { index, fault })?;
+                scale.push(number, first + 1, row);
+            }
+            FieldAction::Label(reader) => {
+                row.label = Some(reader.read(field).map_err(|fault| fault.at(index))?);
+            }
+            FieldAction::Weight => {
+                let weight = number::parse(field).ok().filter(|weight| *weight >= 0.0);
+                row.weight = Some(weight.ok_or(FieldFault::Weight { index })?);
+            }
+            FieldAction::List { first, separator, separator_len, codes } => {
+                let separator = &separator[..*separator_len];
+                encode_list(field, separator, codes, *first, row);
+            }
+            FieldAction::Text { first, bits, ngrams } => {
+                encode_text(field, *bits, *ngrams, *first, row);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode_list(
+    field: &[u8],
+    separator: &[u8],
+    codes: &CodeTable,
+    first: u32,
+    row: &mut EncodedRow,
+) {
+    let before = row.keys.len();
+    let mut rest = field;
+    while !rest.is_empty() {
+        let end = memchr::memmem::find(rest, separator).unwrap_or(rest.len());
+        let value = trim(&rest[..end]);
+        if !value.is_empty() {
+            row.push(first + 1 + codes.code(value), 1.0);
+        }
+        rest = rest.get(end + separator.len()..).unwrap_or_default();
+    }
+    if row.keys.len() == before {
+        row.push(first, 1.0);
+    }
+}
+
+/// The words of a text. Their values have the length 1 if no word repeats, however many there are.
+fn encode_text(field: &[u8], bits: u32, ngrams: u32, first: u32, row: &mut EncodedRow) {
+    let before = row.keys.len();
+    let (mut word, mut last) = (std::mem::take(&mut row.word), std::mem::take(&mut row.last_words));
+    for_each_ngram(field, ngrams, &mut word, &mut last, |hash| {
+        row.push(first + 1 + bucket(hash, bits), 1.0);
+    });
+    (row.word, row.last_words) = (word, last);
+    let count = row.keys.len() - before;
+    if count == 0 {
+        row.push(first, 1.0);
+        return;
+    }
+    let value = 1.0 / (count as f32).sqrt();
+    row.values[before..].fill(value);
+}
+
+impl CodeTable {
+    fn new(codes: &CategoryCodes) -> Self {
+        match codes {
+            CategoryCodes::Hashed { bits } => CodeTable::Hashed { bits: *bits },
+            CategoryCodes::Vocabulary { words } => {
+                let words = words.iter().map(|word| word.as_bytes().into());
+                CodeTable::Words(words.zip(1..).collect())
+            }
+        }
+    }
+
+    /// The code of a value that is not missing, from 0.
+    #[inline]
+    fn code(&self, value: &[u8]) -> u32 {
+        match self {
+            CodeTable::Hashed { bits } => bucket(hash_bytes(value), *bits),
+            CodeTable::Words(words) => words.get(value).copied().unwrap_or(0),
+        }
+    }
+}
+
+impl NumberScale {
+    /// Appends the features of a number; `key` is the first after that of a missing one.
+    #[inline]
+    fn push(&self, number: f32, key: u32, row: &mut EncodedRow) {
+        let value = match self {
+            NumberScale::Raw => number,
+            NumberScale::Standard { mean, deviation } => (number - mean) / deviation,
+            NumberScale::Log { mean, deviation } => (signed_log(number) - mean) / deviation,
+            NumberScale::Buckets { bounds } => {
+                let bucket = bounds.partition_point(|&bound| bound <= number);
+                return row.push(key + bucket as u32, 1.0);
+            }
+        };
+        // Large numbers of rare rows must not become infinite.
+        let value = value.clamp(-f32::MAX, f32::MAX);
+        if value != 0.0 {
+            row.push(key, value);
+        }
+    }
+}
+
+/// `ln(1 + |x|)` with the sign of `x`.
+pub(crate) fn signed_log(number: f32) -> f32 {
+    f64::from(number).abs().ln_1p().copysign(f64::from(number)) as f32
+}
+
+/// The error for a file that lacks a column.
+pub(crate) fn missing_column(name: &str, names: &[String]) -> DataError {
+    let likeness = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
+    let nearest = names.iter().map(|other| (likeness(other), other));
+    let nearest = nearest.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    let hint = match nearest.filter(|(likeness, _)| *likeness > 0.5) {
+        Some((_, other)) => format!("; did you mean {other:?}?"),
+        None => {
+            let shown: Vec<_> = names.iter().take(20).map(|name| format!("{name:?}")).collect();
+            let more = if names.len() > 20 { ", …" } else { "" };
+            format!("; there are {}{more}", shown.join(", "))
+        }
+    };
+    DataError::SparseSpec { kind: "table", what: format!("there is no column {name:?}{hint}") }
+}

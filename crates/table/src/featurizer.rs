@@ -1,0 +1,179 @@
+//! The featuriser: the description that turns a row of a table into keys or numbers.
+//!
+//! It is made once, from the training data, and saved in the model file. Training, tests and
+//! predictions read rows with the same description and the same code.
+
+use paceline_data::DataError;
+use paceline_data::sparse::MAX_FEATURES;
+use serde::{Deserialize, Serialize};
+
+use crate::column::{Column, ColumnRole, HASH_BITS};
+use crate::text_format::TextFormat;
+
+/// The version of the description. It changes when an older program would misread it.
+pub const FEATURIZER_VERSION: u32 = 1;
+/// The kind in the model file's metadata.
+pub const FEATURIZER_KIND: &str = "table";
+
+/// The description that turns a row of a table into keys or numbers.
+///
+/// Every column has a range of features, in the order of the columns, and then every cross. The
+/// first feature of a column says that its value is missing. A dense model sees all features as a
+/// vector, a sparse model the keys and values of those that are not zero.
+///
+/// ```
+/// use paceline_table::{Featurizer, TextFormat};
+///
+/// let text = r#"{"version":1,"kind":"table","format":{"delimiter":",","quotes":true,"header":true},
+///   "columns":[{"name":"age","as":"number","scale":"standard","mean":40.0,"deviation":10.0},
+///              {"name":"city","as":"category","codes":"vocabulary","words":["Paris","Rome"]},
+///              {"name":"buys","as":"label","classes":["no","yes"]}],"crosses":[]}"#;
+/// let featurizer = Featurizer::from_json(text)?;
+/// assert_eq!((featurizer.features(), featurizer.classes()), (6, &["no".into(), "yes".into()][..]));
+///
+/// let names = ["age", "city", "buys"].map(String::from);
+/// let encoder = featurizer.encoder(&names)?;
+/// let mut row = paceline_table::EncodedRow::default();
+/// encoder.encode_text(b"30,Rome,yes", TextFormat::default(), &mut row)?;
+/// assert_eq!((row.label, &row.keys[..], &row.values[..]), (Some(1), &[1, 5][..], &[-1.0, 1.0][..]));
+/// # Ok::<(), paceline_data::DataError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Featurizer {
+    version: u32,
+    kind: String,
+    /// How the text of the training files was written.
+    pub format: TextFormat,
+    /// The columns, in the order of the training files.
+    pub columns: Vec<Column>,
+    /// Combinations of columns.
+    pub crosses: Vec<Cross>,
+}
+
+/// A combination of columns: each combination of their values is a feature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cross {
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// Bits of the hash of a combination.
+    pub bits: u32,
+}
+
+impl Featurizer {
+    /// A featuriser of these parts.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json).
+    pub fn new(
+        format: TextFormat,
+        columns: Vec<Column>,
+        crosses: Vec<Cross>,
+    ) -> Result<Self, DataError> {
+        let (version, kind) = (FEATURIZER_VERSION, FEATURIZER_KIND.to_owned());
+        let featurizer = Self { version, kind, format, columns, crosses };
+        featurizer.check().map_err(unusable)?;
+        Ok(featurizer)
+    }
+
+    /// Reads a featuriser from a model file's metadata.
+    ///
+    /// # Errors
+    /// If the text is not the JSON of a featuriser of tables, is of another version, or contradicts
+    /// itself.
+    pub fn from_json(text: &str) -> Result<Self, DataError> {
+        let parsed: Result<Self, _> = serde_json::from_str(text);
+        let featurizer = parsed.map_err(|error| unusable(error.to_string()))?;
+        featurizer.check().map_err(unusable)?;
+        Ok(featurizer)
+    }
+
+    /// The featuriser as JSON; [`from_json`](Self::from_json) reads it.
+    pub fn to_json(&self) -> String {
+        // Nothing in the description can fail to be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.version != FEATURIZER_VERSION || self.kind != FEATURIZER_KIND {
+            let Self { version, kind, .. } = self;
+            return Err(format!(
+                "its kind is {kind:?} and its version {version}; this program reads \
+                 {FEATURIZER_KIND:?} of version {FEATURIZER_VERSION}"
+            ));
+        }
+        let names: std::collections::HashSet<&str> =
+            self.columns.iter().map(|column| column.name.as_str()).collect();
+        if names.len() < self.columns.len() {
+            return Err("two columns have one name".into());
+        }
+        let unknown = self.crosses.iter().flat_map(|cross| &cross.columns);
+        if let Some(name) = unknown.into_iter().find(|name| !names.contains(name.as_str())) {
+            return Err(format!("a cross names the column {name:?}, which is not there"));
+        }
+        let bits = self.columns.iter().filter_map(|column| column.role.hash_bits());
+        let bits = bits.chain(self.crosses.iter().map(|cross| cross.bits));
+        if let Some(wrong) = bits.into_iter().find(|bits| !HASH_BITS.contains(bits)) {
+            return Err(format!("a hash has {wrong} bits"));
+        }
+        let labels = self.columns.iter().filter(|c| matches!(c.role, ColumnRole::Label { .. }));
+        if labels.count() > 1 {
+            return Err("two columns are labels".into());
+        }
+        match self.features() {
+            0 => Err("no column is used for training; declare a number, category, list or text"
+                .to_owned()),
+            1..MAX_FEATURES => Ok(()),
+            features => Err(format!("{features} features; use fewer bits")),
+        }
+    }
+
+    /// The number of features.
+    pub fn features(&self) -> usize {
+        let columns: usize = self.columns.iter().map(|column| column.role.width()).sum();
+        columns + self.crosses.iter().map(|cross| 1 << cross.bits).sum::<usize>()
+    }
+
+    /// The names of the classes; none if there is no label.
+    pub fn classes(&self) -> &[String] {
+        let classes = self.columns.iter().find_map(|column| match &column.role {
+            ColumnRole::Label { classes } => Some(classes.as_slice()),
+            _ => None,
+        });
+        classes.unwrap_or_default()
+    }
+
+    /// The name of the label's column, if there is one.
+    pub fn label(&self) -> Option<&str> {
+        let label = self.columns.iter().find(|c| matches!(c.role, ColumnRole::Label { .. }));
+        label.map(|label| label.name.as_str())
+    }
+
+    /// The first feature of each column, and after the last column that of each cross.
+    pub(crate) fn first_features(&self) -> Vec<u32> {
+        let widths = self.columns.iter().map(|column| column.role.width());
+        let widths = widths.chain(self.crosses.iter().map(|cross| 1 << cross.bits));
+        let mut end = 0;
+        let mut first = |width: usize| {
+            end += width;
+            (end - width) as u32
+        };
+        widths.map(&mut first).collect()
+    }
+
+    /// The name of each feature, for people; a few million names take some memory.
+    pub fn feature_name(&self, feature: usize) -> Option<String> {
+        let firsts = self.first_features();
+        let place = firsts.partition_point(|&first| first as usize <= feature).checked_sub(1)?;
+        let within = feature - firsts[place] as usize;
+        let Some(column) = self.columns.get(place) else {
+            let cross = self.crosses.get(place - self.columns.len())?;
+            return (within < 1 << cross.bits)
+                .then(|| format!("{}#{within}", cross.columns.join("*")));
+        };
+        (within < column.role.width()).then(|| column.role.name_of(&column.name, within))
+    }
+}
+
+fn unusable(what: impl Into<String>) -> DataError {
+    DataError::SparseSpec { kind: FEATURIZER_KIND, what: format!("featuriser: {}", what.into()) }
+}

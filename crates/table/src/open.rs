@@ -1,0 +1,329 @@
+//! Opens tables: learns the featuriser, or finds the one of an earlier run, and caches the rows.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use paceline_data::sparse::{SparseSpec, files_identity, open_rows, row_cache_path, source_files};
+use paceline_data::unpack::Unpacked;
+use paceline_data::{
+    DataError, HoldOut, OnBad, OpenObserver, OpenProgress, OpenReport, SparseKind, SparseRows,
+    TrainTest,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::column::{ColumnChoice, ColumnSpec};
+use crate::featurizer::{Cross, Featurizer};
+use crate::fit::Fit;
+use crate::infer::{ColumnPlanner, PlannedColumn};
+use crate::sample::TableSample;
+use crate::table_file::{TableContent, open_table_file};
+use crate::table_reader::TableReader;
+use crate::table_text::TableText;
+use crate::text_format::{FormatChoice, TextFormat};
+
+/// The extension of a cached featuriser, beside the rows.
+const CACHED: &str = "paceline-columns";
+/// The largest cached featuriser that is read, in bytes.
+const MOST_CACHED_BYTES: u64 = 1 << 30;
+/// How much is read between two reports, in bytes.
+const REPORTED_BYTES: u64 = 1 << 20;
+
+/// A table, as a job describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSpec {
+    /// The training rows: a file, a directory, or a pattern such as `data/part-*.csv`.
+    pub path: PathBuf,
+    /// The test rows, likewise.
+    pub test_path: Option<PathBuf>,
+    /// How the text is written, as far as the job says.
+    pub format: FormatChoice,
+    /// The declared columns; the first rows decide on the others.
+    pub columns: Vec<ColumnSpec>,
+    /// Combinations of columns, by name or number.
+    pub crosses: Vec<Vec<String>>,
+    /// Bits of a hash, and of a vocabulary's size, unless a column says otherwise.
+    pub bits: u32,
+    /// What to do about bad rows.
+    pub on_bad: OnBad,
+    /// Test rows to hold out if there is no `test_path`.
+    pub hold_out: Option<usize>,
+    /// Which rows are held out.
+    pub split: HoldOut,
+    /// The seed of held-out rows.
+    pub seed: u64,
+    /// The directory for caches; `None` means that of all rows.
+    pub cache_dir: Option<PathBuf>,
+}
+
+impl TableSpec {
+    /// A table with the defaults of a job.
+    pub fn at(path: impl AsRef<Path>) -> Self {
+        Self {
+            path: path.as_ref().into(),
+            test_path: None,
+            format: FormatChoice::default(),
+            columns: Vec::new(),
+            crosses: Vec::new(),
+            bits: 18,
+            on_bad: OnBad::Fail,
+            hold_out: None,
+            split: HoldOut::Stratified,
+            seed: 0,
+            cache_dir: None,
+        }
+    }
+
+    /// The cached rows of the table.
+    pub fn rows_spec(&self) -> SparseSpec {
+        SparseSpec {
+            path: Some(self.path.clone()),
+            test_path: self.test_path.clone(),
+            on_bad: self.on_bad,
+            test_examples: self.hold_out,
+            split: self.split,
+            seed: self.seed,
+            cache_dir: self.cache_dir.clone(),
+            ..SparseSpec::new(SparseKind::Table)
+        }
+    }
+
+    /// What the featuriser depends on beside the files, a line for each setting.
+    fn options(&self) -> String {
+        let mut text = format!("format {:?}\nbits {}\n", self.format, self.bits);
+        for ColumnSpec { column, choice } in &self.columns {
+            let _ = writeln!(text, "column {column:?} {choice:?}");
+        }
+        for cross in &self.crosses {
+            let _ = writeln!(text, "cross {cross:?}");
+        }
+        text
+    }
+}
+
+/// An opened table.
+#[derive(Clone, Debug)]
+pub struct OpenTable {
+    /// The rows as keys and values.
+    pub rows: TrainTest<SparseRows>,
+    /// How they were made.
+    pub featurizer: Arc<Featurizer>,
+}
+
+/// A featuriser in the cache.
+#[derive(Serialize, Deserialize)]
+struct CachedFeaturizer {
+    /// The settings and files it was learnt from.
+    identity: String,
+    featurizer: Featurizer,
+}
+
+/// Opens a table: decides how its columns are used, learns from the training rows what that needs,
+/// and caches the rows.
+///
+/// # Errors
+/// If a file or a row cannot be read, a declared column is not there, or the cache cannot be
+/// written.
+pub fn open_table(
+    spec: &TableSpec,
+    observer: &mut dyn OpenObserver,
+) -> Result<OpenTable, DataError> {
+    let featurizer = table_featurizer(spec, observer)?;
+    let (on_bad, options) = (spec.on_bad, spec.options());
+    let reader = TableReader { featurizer: &featurizer, on_bad, options };
+    let features = Some(featurizer.features());
+    let rows = open_rows(&SparseSpec { features, ..spec.rows_spec() }, &reader, observer)?;
+    Ok(OpenTable { rows, featurizer: Arc::new(featurizer) })
+}
+
+/// The featuriser of a table: that of an earlier run on the same files with the same settings, or
+/// else one that is learnt now.
+///
+/// # Errors
+/// As [`open_table`].
+pub fn table_featurizer(
+    spec: &TableSpec,
+    observer: &mut dyn OpenObserver,
+) -> Result<Featurizer, DataError> {
+    let options = spec.options();
+    let files = source_files(&spec.path)?;
+    let cached = row_cache_path(&spec.rows_spec(), &options)?.with_extension(CACHED);
+    let on_bad = format!("on_bad {:?}\n", spec.on_bad);
+    let identity = options + &on_bad + &files_identity("train", &files)?;
+    if let Some(featurizer) = read_cached(&cached, &identity) {
+        return Ok(featurizer);
+    }
+    let featurizer = learn(spec, &files, observer)?;
+    let entry = CachedFeaturizer { identity, featurizer };
+    write_cached(&cached, &entry)?;
+    Ok(entry.featurizer)
+}
+
+fn read_cached(path: &Path, identity: &str) -> Option<Featurizer> {
+    if fs::metadata(path).ok()?.len() > MOST_CACHED_BYTES {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    let entry: CachedFeaturizer = serde_json::from_str(&text).ok()?;
+    let checked = Featurizer::from_json(&entry.featurizer.to_json()).ok()?;
+    (entry.identity == identity).then_some(checked)
+}
+
+fn write_cached(path: &Path, entry: &CachedFeaturizer) -> Result<(), DataError> {
+    let text = serde_json::to_string(entry).map_err(io::Error::other);
+    let part = path.with_extension(format!("{CACHED}.{}", std::process::id()));
+    let write = || {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::write(&part, text?)?;
+        fs::rename(&part, path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&part);
+        DataError::RowCache { what: format!("cannot write {}: {error}", path.display()) }
+    })
+}
+
+/// Learns the featuriser from the training files.
+fn learn(
+    spec: &TableSpec,
+    files: &[PathBuf],
+    observer: &mut dyn OpenObserver,
+) -> Result<Featurizer, DataError> {
+    let planned = plan_columns(spec, &files[0], observer)?;
+    let PlannedTable { format, columns, crosses } = &planned;
+    for column in columns {
+        if let (ColumnChoice::Label { .. }, Some(why)) = (&column.choice, &column.why) {
+            let text = format!("the label is the column {:?} ({why})", column.name);
+            // A wish to stop is heard at the next progress.
+            let _ = observer.report(OpenReport::Note(&text));
+        }
+    }
+    let mut fit = Fit::new(*format, columns, spec.on_bad);
+    if fit.needs_rows() {
+        let all = files.iter().map(|file| fs::metadata(file).map_or(0, |about| about.len())).sum();
+        let mut done = 0;
+        for file in files {
+            let mut text = open_content(file, all, &mut done, observer)?;
+            let mut content = TableContent::of(file, &mut text)?;
+            let read = open_table_file(file, &mut content, &(*format).into())
+                .and_then(|table| fit.read(file, table));
+            read.map_err(interrupted)?;
+        }
+    }
+    Featurizer::new(*format, fit.finish(1 << spec.bits)?, crosses.clone())
+}
+
+/// How a table is written and how its columns are used.
+pub(crate) struct PlannedTable {
+    pub(crate) format: TextFormat,
+    pub(crate) columns: Vec<PlannedColumn>,
+    pub(crate) crosses: Vec<Cross>,
+}
+
+/// Decides how the columns of a table are used, from the first rows of its first file.
+pub(crate) fn plan_columns(
+    spec: &TableSpec,
+    first: &Path,
+    observer: &mut dyn OpenObserver,
+) -> Result<PlannedTable, DataError> {
+    let mut done = 0;
+    let mut text = open_content(first, 0, &mut done, observer)?;
+    let mut content = TableContent::of(first, &mut text)?;
+    let table = open_table_file(first, &mut content, &spec.format).map_err(interrupted)?;
+    plan_table(spec, &table)
+}
+
+/// As [`plan_columns`], for a table that is open.
+pub(crate) fn plan_table(
+    spec: &TableSpec,
+    table: &TableText<'_>,
+) -> Result<PlannedTable, DataError> {
+    let (format, names) = (table.format(), table.names());
+    let sample = TableSample::of_text(table.first_text(), format, names.len());
+    if sample.rows == 0 {
+        let what = format!("no row has as many fields as there are columns, {}", names.len());
+        return Err(DataError::Sparse { path: table.path().into(), what });
+    }
+    let planner = ColumnPlanner { names, sample: &sample, bits: spec.bits };
+    let columns = planner.plan(&spec.columns)?;
+    let crosses = spec.crosses.iter().map(|cross| {
+        let places = cross.iter().map(|column| planner.find(column));
+        let columns = places.map(|place| place.map(|place| names[place].clone()));
+        Ok(Cross { columns: columns.collect::<Result<_, DataError>>()?, bits: spec.bits })
+    });
+    let crosses = crosses.collect::<Result<Vec<_>, DataError>>()?;
+    Ok(PlannedTable { format, columns, crosses })
+}
+
+/// Opens a file for reading its content, unpacked, with reports of progress.
+pub(crate) fn open_content<'o>(
+    file: &Path,
+    total: u64,
+    done: &'o mut u64,
+    observer: &'o mut dyn OpenObserver,
+) -> Result<impl Read + 'o, DataError> {
+    let about = fs::metadata(file).map_err(DataError::io("open", file))?;
+    if !about.is_file() {
+        let error = io::Error::other("it is not a regular file");
+        return Err(DataError::io("open", file)(error));
+    }
+    let opened = File::open(file).map_err(DataError::io("open", file))?;
+    let what = file.file_name().map(|name| name.to_string_lossy().into_owned());
+    let (what, started) = (what.unwrap_or_default(), Instant::now());
+    let reported = *done;
+    let read = ObservedRead { file: opened, observer, what, total, done, reported, started };
+    Unpacked::new(BufReader::with_capacity(256 << 10, read)).map_err(DataError::io("read", file))
+}
+
+/// Reports how much of the files has been read.
+struct ObservedRead<'o> {
+    file: File,
+    observer: &'o mut dyn OpenObserver,
+    what: String,
+    total: u64,
+    done: &'o mut u64,
+    /// The bytes at the last report.
+    reported: u64,
+    started: Instant,
+}
+
+impl Read for ObservedRead<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        *self.done += read as u64;
+        if *self.done - self.reported >= REPORTED_BYTES {
+            self.reported = *self.done;
+            let report = OpenReport::Progress(OpenProgress {
+                action: "learning the columns of",
+                what: &self.what,
+                share: (*self.done as f64 / self.total.max(1) as f64).min(1.0),
+                rows: 0,
+                rows_before: 0,
+                share_before: 0.0,
+                elapsed: self.started.elapsed(),
+            });
+            if let ControlFlow::Break(()) = self.observer.report(report) {
+                return Err(io::Error::other(DataError::Interrupted));
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Recovers the wish to stop, which passed through the readers as an error of theirs.
+fn interrupted(error: DataError) -> DataError {
+    let is_wish = |source: &io::Error| {
+        let inner = source.get_ref().and_then(|inner| inner.downcast_ref());
+        matches!(inner, Some(DataError::Interrupted))
+    };
+    match error {
+        DataError::Io { source, .. } if is_wish(&source) => DataError::Interrupted,
+        other => other,
+    }
+}

@@ -1,0 +1,252 @@
+//! The rows of a Parquet file as the text of a table.
+//!
+//! Values become text and are then read as those of a CSV file are. So a model that was trained on
+//! one of the two formats reads the other with the same code, and gets the same numbers.
+
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::path::Path;
+
+use paceline_data::DataError;
+use parquet::basic::ConvertedType;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::schema::types::ColumnDescriptor;
+
+use crate::table_text::MOST_COLUMNS;
+use crate::text_format::TextFormat;
+
+/// Rows that are converted at a time.
+const BATCH_ROWS: usize = 1024;
+
+/// The format of the text.
+pub(crate) const PARQUET_FORMAT: TextFormat =
+    TextFormat { delimiter: b',', quotes: true, header: true };
+
+/// Reads a Parquet file as text.
+pub(crate) struct ParquetText {
+    reader: SerializedFileReader<File>,
+    /// The row group that is read next.
+    next_group: usize,
+    columns: Vec<ColumnText>,
+    /// Rows of the current group that are not yet read.
+    rows_left: usize,
+    /// Text that is not yet taken, from `taken`.
+    text: Vec<u8>,
+    taken: usize,
+}
+
+/// A column of the current row group.
+struct ColumnText {
+    reader: ColumnReader,
+    /// The definition level of a value that is not missing.
+    present: i16,
+    /// The power of ten by which whole numbers are divided, for decimals.
+    scale: i32,
+    levels: Vec<i16>,
+    /// The texts of a batch, and where each ends.
+    cells: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl ParquetText {
+    /// Opens a Parquet file.
+    pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
+        let refused = |what: String| DataError::Sparse { path: path.into(), what };
+        let file = File::open(path).map_err(DataError::io("open", path))?;
+        let reader = SerializedFileReader::new(file)
+            .map_err(|error| refused(format!("not a sound Parquet file: {error}")))?;
+        let schema = reader.metadata().file_metadata().schema_descr();
+        if schema.num_columns() > MOST_COLUMNS {
+            return Err(refused(format!("more than {MOST_COLUMNS} columns")));
+        }
+        let mut text = Vec::new();
+        for (index, column) in schema.columns().iter().enumerate() {
+            let parts = column.path().parts();
+            if parts.len() > 1 || column.max_rep_level() > 0 {
+                return Err(refused(format!(
+                    "the column {:?} is nested, and a table has plain columns; write its parts as \
+                     columns of their own",
+                    parts[0]
+                )));
+            }
+            if index > 0 {
+                text.push(PARQUET_FORMAT.delimiter);
+            }
+            put_cell(&mut text, column.name().as_bytes());
+        }
+        text.push(b'\n');
+        Ok(Self { reader, next_group: 0, columns: Vec::new(), rows_left: 0, text, taken: 0 })
+    }
+
+    /// Writes the text of the next rows. Returns false at the end.
+    fn convert_more(&mut self) -> Result<bool, ParquetError> {
+        self.text.clear();
+        self.taken = 0;
+        while self.rows_left == 0 {
+            if self.next_group == self.reader.num_row_groups() {
+                return Ok(false);
+            }
+            let group = self.reader.get_row_group(self.next_group)?;
+            self.next_group += 1;
+            self.rows_left = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
+            let columns = (0..group.num_columns()).map(|index| ColumnText::new(&*group, index));
+            self.columns = columns.collect::<Result<_, _>>()?;
+        }
+        let rows = self.rows_left.min(BATCH_ROWS);
+        self.rows_left -= rows;
+        for column in &mut self.columns {
+            column.read(rows)?;
+        }
+        for row in 0..rows {
+            for (index, column) in self.columns.iter().enumerate() {
+                if index > 0 {
+                    self.text.push(PARQUET_FORMAT.delimiter);
+                }
+                put_cell(&mut self.text, column.cell(row));
+            }
+            self.text.push(b'\n');
+        }
+        Ok(true)
+    }
+}
+
+impl Read for ParquetText {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.text.len() && !self.convert_more().map_err(io::Error::other)? {
+            return Ok(0);
+        }
+        let count = buffer.len().min(self.text.len() - self.taken);
+        buffer[..count].copy_from_slice(&self.text[self.taken..self.taken + count]);
+        self.taken += count;
+        Ok(count)
+    }
+}
+
+impl ColumnText {
+    fn new(group: &dyn RowGroupReader, index: usize) -> Result<Self, ParquetError> {
+        let reader = group.get_column_reader(index)?;
+        let metadata = group.metadata();
+        let about: &ColumnDescriptor = metadata.column(index).column_descr();
+        let is_decimal = about.converted_type() == ConvertedType::DECIMAL;
+        let scale = if is_decimal { about.type_scale() } else { 0 };
+        let present = about.max_def_level();
+        Ok(Self { reader, present, scale, levels: vec![], cells: vec![], ends: vec![] })
+    }
+
+    /// The text of a row of the batch; empty if its value is missing.
+    fn cell(&self, row: usize) -> &[u8] {
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.cells[start..self.ends[row]]
+    }
+
+    /// Reads the next rows as text.
+    fn read(&mut self, rows: usize) -> Result<(), ParquetError> {
+        self.cells.clear();
+        self.ends.clear();
+        self.levels.clear();
+        let scale = self.scale;
+        let mut cells =
+            Cells { text: &mut self.cells, ends: &mut self.ends, levels: &mut self.levels };
+        let present = self.present;
+        let whole = |text: &mut Vec<u8>, value: i64| put_whole(text, value, scale);
+        match &mut self.reader {
+            ColumnReader::BoolColumnReader(reader) => {
+                cells.fill(reader, rows, present, |text, value| put(text, value))
+            }
+            ColumnReader::Int32ColumnReader(reader) => {
+                cells.fill(reader, rows, present, |text, value| whole(text, (*value).into()))
+            }
+            ColumnReader::Int64ColumnReader(reader) => {
+                cells.fill(reader, rows, present, |text, value| whole(text, *value))
+            }
+            ColumnReader::Int96ColumnReader(reader) => {
+                cells.fill(reader, rows, present, |text, value| put(text, &value.to_millis()))
+            }
+            ColumnReader::FloatColumnReader(reader) => {
+                cells.fill(reader, rows, present, |text, value| put(text, value))
+            }
+            ColumnReader::DoubleColumnReader(reader) => {
+                cells.fill(reader, rows, present, |text, value| put(text, value))
+            }
+            ColumnReader::ByteArrayColumnReader(reader) => {
+                cells.fill(reader, rows, present, |text, value| text.extend(value.data()))
+            }
+            ColumnReader::FixedLenByteArrayColumnReader(reader) => {
+                cells.fill(reader, rows, present, |text, value| text.extend(value.data()))
+            }
+        }
+    }
+}
+
+/// Where a batch of a column goes.
+struct Cells<'a> {
+    text: &'a mut Vec<u8>,
+    ends: &'a mut Vec<usize>,
+    levels: &'a mut Vec<i16>,
+}
+
+impl Cells<'_> {
+    fn fill<T: DataType>(
+        &mut self,
+        reader: &mut ColumnReaderImpl<T>,
+        rows: usize,
+        present: i16,
+        mut put: impl FnMut(&mut Vec<u8>, &T::T),
+    ) -> Result<(), ParquetError> {
+        let mut values = Vec::with_capacity(rows);
+        while self.ends.len() < rows {
+            values.clear();
+            self.levels.clear();
+            let missing = rows - self.ends.len();
+            let (read, ..) = reader.read_records(missing, Some(self.levels), None, &mut values)?;
+            if read == 0 {
+                return Err(ParquetError::EOF("a column has too few values".into()));
+            }
+            let mut values = values.iter();
+            for row in 0..read {
+                if present == 0 || self.levels[row] == present {
+                    let value = values.next();
+                    let value = value.ok_or_else(|| ParquetError::EOF("too few values".into()))?;
+                    put(self.text, value);
+                }
+                self.ends.push(self.text.len());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(text: &mut Vec<u8>, value: &impl std::fmt::Display) {
+    // Writing to memory does not fail.
+    let _ = write!(text, "{value}");
+}
+
+/// Writes a whole number, or a decimal with this number of digits after its point.
+fn put_whole(text: &mut Vec<u8>, value: i64, scale: i32) {
+    if scale <= 0 {
+        return put(text, &value);
+    }
+    let digits = format!("{:0>width$}", value.unsigned_abs(), width = scale as usize + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - scale as usize);
+    let sign = if value < 0 { "-" } else { "" };
+    put(text, &format!("{sign}{whole}.{fraction}"));
+}
+
+/// Appends a field, in quotes if it needs them.
+fn put_cell(text: &mut Vec<u8>, cell: &[u8]) {
+    let is_special = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
+    if !cell.iter().any(is_special) {
+        return text.extend_from_slice(cell);
+    }
+    text.push(b'"');
+    for &byte in cell {
+        if byte == b'"' {
+            text.push(byte);
+        }
+        text.push(byte);
+    }
+    text.push(b'"');
+}

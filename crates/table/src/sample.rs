@@ -1,0 +1,103 @@
+//! What the first rows of a table say about each column.
+
+use std::collections::HashSet;
+
+use crate::missing::{is_missing, trim};
+use crate::number;
+use crate::records::{Fields, Records};
+use crate::text_format::TextFormat;
+
+/// The most rows of a sample.
+const MOST_ROWS: usize = 20_000;
+/// Different values are counted up to this number.
+pub(crate) const MOST_DISTINCT: usize = 1_000;
+
+/// What a sample says about a column.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ColumnSample {
+    /// Values that are not missing.
+    pub(crate) present: usize,
+    pub(crate) missing: usize,
+    /// Values that are numbers.
+    pub(crate) numbers: usize,
+    pub(crate) least: f32,
+    pub(crate) greatest: f32,
+    sum: f64,
+    squares: f64,
+    /// Words of all values.
+    words: usize,
+    /// Different values; at most one more than [`MOST_DISTINCT`].
+    pub(crate) values: HashSet<Box<[u8]>>,
+    /// Whether no value occurs twice, as far as values are counted.
+    pub(crate) all_differ: bool,
+}
+
+/// The first rows of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct TableSample {
+    pub(crate) rows: usize,
+    pub(crate) columns: Vec<ColumnSample>,
+}
+
+impl TableSample {
+    /// Samples the records of a text. Those with another number of fields are left out.
+    pub(crate) fn of_text(text: &[u8], format: TextFormat, columns: usize) -> Self {
+        let empty = ColumnSample { all_differ: true, ..ColumnSample::default() };
+        let mut sample = TableSample { rows: 0, columns: vec![empty; columns] };
+        let (mut records, mut fields) = (Records::new(text, format), Fields::default());
+        while sample.rows < MOST_ROWS && records.next(&mut fields) {
+            if fields.len() == columns {
+                sample.rows += 1;
+                let pairs = sample.columns.iter_mut().zip(fields.iter());
+                pairs.for_each(|(column, field)| column.add(trim(field)));
+            }
+        }
+        sample
+    }
+}
+
+impl ColumnSample {
+    fn add(&mut self, field: &[u8]) {
+        if is_missing(field) {
+            self.missing += 1;
+            return;
+        }
+        if let Ok(value) = number::parse(field) {
+            if self.numbers == 0 {
+                (self.least, self.greatest) = (value, value);
+            }
+            (self.least, self.greatest) = (self.least.min(value), self.greatest.max(value));
+            self.sum += f64::from(value);
+            self.squares += f64::from(value).powi(2);
+            self.numbers += 1;
+        }
+        self.present += 1;
+        self.words += field.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).count();
+        if self.values.len() <= MOST_DISTINCT {
+            self.all_differ &= self.values.insert(field.into());
+        }
+    }
+
+    /// Whether all values are numbers.
+    pub(crate) fn is_numeric(&self) -> bool {
+        self.present > 0 && self.numbers == self.present
+    }
+
+    /// Whether a few numbers are far larger than the others, and none is negative.
+    pub(crate) fn is_skewed(&self) -> bool {
+        let count = self.numbers.max(1) as f64;
+        let mean = self.sum / count;
+        let deviation = (self.squares / count - mean * mean).max(0.0).sqrt();
+        self.least >= 0.0 && deviation > 2.0 * mean
+    }
+
+    /// Words per value.
+    pub(crate) fn mean_words(&self) -> f64 {
+        self.words as f64 / self.present.max(1) as f64
+    }
+
+    /// Whether there are at most [`MOST_DISTINCT`] different values.
+    pub(crate) fn has_few_values(&self) -> bool {
+        self.values.len() <= MOST_DISTINCT
+    }
+}

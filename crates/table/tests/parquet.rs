@@ -1,0 +1,129 @@
+//! Parquet files: they give the rows that CSV files give.
+
+#![cfg(feature = "parquet")]
+
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use paceline_data::{DataError, OpenReport};
+use paceline_table::{ColumnChoice, ColumnSpec, OpenTable, ScaleChoice, TableSpec, open_table};
+use parquet::basic::Compression;
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type,
+};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+const SCHEMA: &str = "message people {
+    OPTIONAL DOUBLE age;
+    REQUIRED BYTE_ARRAY city (UTF8);
+    REQUIRED INT32 price (DECIMAL(9, 2));
+    REQUIRED INT64 count;
+    REQUIRED FLOAT rate;
+    REQUIRED BOOLEAN buys;
+}";
+
+/// Writes the same three rows in each of two groups.
+fn write(path: &Path, compression: Compression) {
+    let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
+    let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
+    let file = File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, properties).unwrap();
+    for _ in 0..2 {
+        let mut group = writer.next_row_group().unwrap();
+        macro_rules! column {
+            ($kind:ty, $values:expr, $levels:expr) => {
+                let mut column = group.next_column().unwrap().unwrap();
+                column.typed::<$kind>().write_batch($values, $levels, None).unwrap();
+                column.close().unwrap();
+            };
+        }
+        let cities = ["Paris", "Split, \"HR\"\nnew", "Paris"].map(ByteArray::from);
+        column!(DoubleType, &[39.5, 50.0], Some(&[1, 0, 1]));
+        column!(ByteArrayType, &cities, None);
+        column!(Int32Type, &[1250, -5, 7], None);
+        column!(Int64Type, &[1 << 40, -3, 0], None);
+        column!(FloatType, &[0.1, 1e-9, 3.0], None);
+        column!(BoolType, &[true, false, true], None);
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+const TEXT: &str = "age,city,price,count,rate,buys
+39.5,Paris,12.50,1099511627776,0.1,true
+,\"Split, \"\"HR\"\"\nnew\",-0.05,-3,1e-9,false
+50,Paris,0.07,0,3,true
+";
+
+fn open(path: PathBuf, more: &[ColumnSpec]) -> Result<OpenTable, DataError> {
+    let raw = |column: &str| ColumnSpec {
+        column: column.into(),
+        choice: ColumnChoice::Number(ScaleChoice::Raw),
+    };
+    let mut columns = ["age", "price", "count", "rate"].map(raw).to_vec();
+    columns.push(ColumnSpec::label("buys"));
+    columns.extend_from_slice(more);
+    let cache_dir = path.parent().map(|dir| dir.join("cache"));
+    let spec = TableSpec { columns, cache_dir, ..TableSpec::at(&path) };
+    open_table(&spec, &mut |_: OpenReport<'_>| ControlFlow::Continue(()))
+}
+
+#[test]
+fn parquet_gives_the_rows_of_the_same_table_as_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let (header, rows) = TEXT.split_once('\n').unwrap();
+    fs::write(dir.path().join("people.csv"), format!("{header}\n{rows}{rows}")).unwrap();
+    let text = open(dir.path().join("people.csv"), &[]).unwrap();
+    let kinds = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(Default::default()),
+        Compression::ZSTD(Default::default()),
+        Compression::LZ4_RAW,
+    ];
+    for (number, compression) in kinds.into_iter().enumerate() {
+        let path = dir.path().join(format!("people-{number}.parquet"));
+        write(&path, compression);
+        let table = open(path, &[]).unwrap();
+        assert_eq!(table.featurizer, text.featurizer, "{compression:?}");
+        assert_eq!(table.rows.train.len(), 6);
+        for row in 0..6 {
+            assert_eq!(table.rows.train.row(row), text.rows.train.row(row), "{compression:?}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_nested_or_bad_parquet_file_is_refused_with_its_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("people.parquet");
+    write(&path, Compression::SNAPPY);
+    let number = |column: &str| ColumnSpec {
+        column: column.into(),
+        choice: ColumnChoice::Number(ScaleChoice::Raw),
+    };
+    let error = open(path.clone(), &[number("city")]).unwrap_err().to_string();
+    assert!(error.contains("people.parquet: row 1: column 2 (\"city\")"), "{error}");
+    let whole = fs::read(&path).unwrap();
+    for len in [4, 20, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..len]).unwrap();
+        let error = open(path.clone(), &[]).unwrap_err().to_string();
+        assert!(error.contains("not a sound Parquet file"), "cut to {len}: {error}");
+    }
+    let mut flipped = whole.clone();
+    flipped[30] ^= 0xff;
+    fs::write(&path, flipped).unwrap();
+    // Damage may go unnoticed in a value, but must not end the process.
+    let _ = open(path.clone(), &[]);
+
+    let nested = "message m { REQUIRED group a { REQUIRED INT32 b; } REQUIRED INT32 y; }";
+    let schema = Arc::new(parse_message_type(nested).unwrap());
+    let file = File::create(&path).unwrap();
+    SerializedFileWriter::new(file, schema, Default::default()).unwrap().close().unwrap();
+    let error = open(path, &[]).unwrap_err().to_string();
+    assert!(error.contains("the column \"a\" is nested"), "{error}");
+}
