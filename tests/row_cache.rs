@@ -134,7 +134,7 @@ fn a_conversion_that_was_killed_continues_and_gives_the_rows_of_one_that_was_not
     };
     let whole = start("whole", "other").finish();
     assert_eq!(whole.code, Some(0), "{whole:?}");
-    let mut killed = start("killed", "cache");
+    let killed = start("killed", "cache");
     within(Duration::from_secs(60), "some segments", || {
         rows("cache", ".part").is_some_and(|part| fs::metadata(part).unwrap().len() > 3_000_000)
     });

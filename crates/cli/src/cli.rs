@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench_args::BenchCommand;
 use crate::data_args::DataCommand;
+use crate::predict_args::{EvaluateArgs, ExportArgs, PredictArgs};
 
 /// Trains models by stochastic gradient descent on one machine or many, and reports where the
 /// time went.
@@ -82,11 +83,35 @@ pub enum Command {
         paceline explain --layers --set model.kind=lenet > lenet.toml\n\n\
         The output is a job file.")]
     Explain(ExplainArgs),
-    /// Test a trained model again
+    /// Answer rows or pictures with a trained model
+    #[command(after_help = "Examples:\n  \
+        paceline predict runs/clicks day-8.svm -o answers.csv\n  \
+        paceline predict runs/clicks day-8.svm.gz --show class --on-bad skip -o answers.jsonl\n  \
+        tail -f clicks.log | paceline predict runs/clicks -\n  \
+        paceline predict runs/pets photos/ --top 3\n  \
+        paceline predict runs/clicks --test --show scores\n\n\
+        MODEL says what it takes: a table, LIBSVM text, Criteo's logs, TFRecords, IDX images or \
+        pictures. \
+        Labels may be missing. Answers come in the order of the input; a line from standard input \
+        is answered when it arrives. OUT appears complete or not at all. \
+        docs/predict.md describes the columns.")]
+    Predict(PredictArgs),
+    /// Test a trained model again, on its job's test set or on any labelled files
     #[command(after_help = "Examples:\n  \
         paceline evaluate runs/adam\n  \
-        paceline evaluate model.safetensors job.toml --json")]
+        paceline evaluate runs/clicks day-8.svm --threshold 0.2\n  \
+        paceline evaluate model.safetensors job.toml --json\n\n\
+        Reports log loss, accuracy, AUC, precision and recall, the confusion matrix, and \
+        calibration by decile. Without an input, JOB.toml defaults to the job.toml beside the \
+        model, and if there is none, to the built-in job. The evaluation of a RUN is kept in its \
+        evaluation.json, which replaces an earlier one, and appears on its page.")]
     Evaluate(EvaluateArgs),
+    /// Write a trained model as an ONNX file, for other programs
+    #[command(after_help = "Example:\n  \
+        paceline export runs/adam -o model.onnx\n\n\
+        The graph has what ONNX can express of the model's input, such as the scaling of pixels. \
+        The command says what the graph takes, and what is left to the caller.")]
+    Export(ExportArgs),
     /// List, fetch or generate the data sets that jobs can name
     Data {
         /// The command.
@@ -248,22 +273,6 @@ pub struct ReportArgs {
     /// and findings beside the measured ones; INTRODUCTION.md beside FILE is its beginning
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     pub index: Option<PathBuf>,
-}
-
-/// Arguments of `evaluate`.
-#[derive(Args, Clone, Debug)]
-pub struct EvaluateArgs {
-    /// A model.safetensors file, or the run directory that contains it
-    pub model: PathBuf,
-    /// Job file [default: the job.toml beside the model, else the built-in job]
-    #[arg(value_name = "JOB.toml")]
-    pub file: Option<PathBuf>,
-    /// Set a key of the job; the value is TOML, and a bare word is text
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub settings: Vec<String>,
-    /// Print the figures as JSON, unrounded
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Commands for checkpoints.

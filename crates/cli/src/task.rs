@@ -220,7 +220,7 @@ impl ProgramTask<'_> {
             return Ok(context);
         }
         let progress = Progress::new(self.options.quiet);
-        let context = context.leading(progress, workload.small_model()?.graph());
+        let context = context.leading(progress, workload.small_model()?.graph(), &workload.data)?;
         context.say(&announcement(self.plan, &workload.data, self.run.path()));
         warn_of_test_set(&context, workload);
         Ok(context)

@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use paceline_engine::{FinalModel, LongWork, NoteLevel, TaskContext, TrainError, Workload};
+use paceline_engine::{
+    FinalModel, LongWork, NoteLevel, TaskContext, TrainError, TrainingData, Workload,
+};
 use paceline_model::{Group, Layout, OpNode};
 use paceline_observe::{BestTest, Recorder, ServerRecorder, Summary};
 use paceline_place::Cluster;
@@ -11,11 +13,12 @@ use paceline_record::events::HParam;
 use paceline_record::model_file::ModelWriter;
 use paceline_record::timeline::finish_timeline;
 use paceline_record::{
-    EventLog, EventLogConfig, Notice, RunDescription, RunDir, RunFileError, ServerEventLog,
-    ServerLogConfig, TaskLog, write_summary,
+    EventLog, EventLogConfig, ModelDescription, Notice, RunDescription, RunDir, RunFileError,
+    ServerEventLog, ServerLogConfig, TaskLog, write_summary,
 };
 
 use crate::Failure;
+use crate::describe_model::describe_model;
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::metrics::{Metrics, MetricsTask};
@@ -65,6 +68,7 @@ pub(crate) struct ProgramContext {
     stop: StopSource,
     activity: TaskActivity,
     description: Option<RunDescription>,
+    model: Option<ModelDescription>,
     /// Bytes that the run's model and a checkpoint of it take.
     model_bytes: u64,
 }
@@ -88,6 +92,7 @@ impl ProgramContext {
             stop,
             activity,
             description: None,
+            model: None,
             model_bytes: 0,
         })
     }
@@ -129,13 +134,19 @@ impl ProgramContext {
     }
 
     /// The context of the task that leads the run, with the operations of its model: it shows
-    /// progress and describes the run.
-    pub(crate) fn leading(mut self, progress: Progress, graph: Vec<OpNode>) -> Self {
+    /// progress and describes the run and the model.
+    pub(crate) fn leading(
+        mut self,
+        progress: Progress,
+        graph: Vec<OpNode>,
+        data: &TrainingData,
+    ) -> Result<Self, Failure> {
+        self.model = Some(describe_model(&self.plan, data)?);
         let progress = progress.with_log(self.log.clone());
         let hparams = hyperparameters(&self.plan);
         self.description = Some(RunDescription { graph, hparams });
         self.set_progress(progress);
-        self
+        Ok(self)
     }
 
     /// How the task learns that it must stop.
@@ -287,12 +298,12 @@ impl TaskContext for ProgramContext {
     }
 
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
-        let file = self.run.model_writer(model.layout, model.step);
+        let file = self.run.model_writer(model.layout, model.step, self.model.as_ref());
         self.write_model(model, file.map_err(refused)?)
     }
 
     fn save_best(&self, model: FinalModel<'_>, best: &BestTest) -> Result<(), TrainError> {
-        let file = self.run.best_model_writer(model.layout, model.step);
+        let file = self.run.best_model_writer(model.layout, model.step, self.model.as_ref());
         self.write_model(model, file.map_err(refused)?)?;
         self.run.write_best_test(best).map_err(refused)
     }

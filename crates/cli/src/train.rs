@@ -89,7 +89,7 @@ fn train_single(
     let identity = TaskIdentity { name: place.name.clone(), ..TaskIdentity::default() };
     let context = ProgramContext::new(plan, identity, &run, stop, activity.clone())?
         .with_room_for(&layout)
-        .leading(progress, workload.small_model()?.graph());
+        .leading(progress, workload.small_model()?.graph(), &workload.data)?;
     context.say(&announcement(plan, &workload.data, run.path()));
     warn_of_test_set(&context, &workload);
     from.iter().for_each(|from| context.say(&resume_line(from.step())));

@@ -65,6 +65,11 @@ pub trait Examples: Send + Sync {
     /// The number of classes; every label is below it.
     fn classes(&self) -> usize;
 
+    /// The names of the classes, if they have names: class `i` is the name at index `i`.
+    fn class_names(&self) -> &[String] {
+        &[]
+    }
+
     /// The class of an example, if it is known without reading the example.
     fn class_of(&self, _example: u32) -> Option<u32> {
         None

@@ -13,6 +13,8 @@ pub struct Tally {
     pub loss_sum: f64,
     /// Counts of a model of two classes only.
     two_class: Option<TwoClass>,
+    /// The scores of all examples, if they are kept.
+    scores: Option<Vec<f32>>,
 }
 
 /// The additional counts of a model of two classes, of which class 1 is the positive one.
@@ -56,12 +58,54 @@ impl Score {
 }
 
 impl Tally {
+    /// A tally that also keeps the scores of every example it counts, for predictions. They are
+    /// exactly what [`Model::evaluate`](crate::Model::evaluate) judges.
+    ///
+    /// ```
+    /// use paceline_model::{Batch, Model, Softmax, Tally};
+    ///
+    /// let mut tally = Tally::keeping_scores();
+    /// let params = [2.0, 0.0, 0.0, 1.0];
+    /// Softmax::new(1, 2).evaluate(&params, Batch::dense(&[3.0], &[0]), &mut tally);
+    /// assert_eq!(tally.scores(), [6.0, 1.0]);
+    /// ```
+    pub fn keeping_scores() -> Self {
+        Self { scores: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// The scores it has kept, example after example: one for each class, or only one if the model
+    /// has two classes and one score.
+    pub fn scores(&self) -> &[f32] {
+        self.scores.as_deref().unwrap_or_default()
+    }
+
+    /// Forgets everything, and keeps scores from now on if it has kept them so far.
+    pub fn clear(&mut self) {
+        let mut scores = self.scores.take();
+        scores.iter_mut().for_each(Vec::clear);
+        *self = Self { scores, ..Self::default() };
+    }
+
+    /// Keeps the scores of counted examples, if it keeps any.
+    #[inline]
+    pub(crate) fn keep(&mut self, scores: &[f32]) {
+        if let Some(kept) = &mut self.scores {
+            kept.extend_from_slice(scores);
+        }
+    }
+
+    /// An empty tally that keeps scores if this one does.
+    pub(crate) fn like(&self) -> Self {
+        Self { scores: self.scores.as_ref().map(|_| Vec::new()), ..Self::default() }
+    }
+
     /// Counts an example from its scores, one for each class, with the cross-entropy of their
     /// softmax as its loss. Of equal highest scores the first one counts.
     ///
     /// # Panics
     /// If `label` is not below the number of scores.
     pub fn count_scores(&mut self, scores: &[f32], label: u32) {
+        self.keep(scores);
         let own = scores[label as usize];
         let (mut best, mut top) = (0, f32::NEG_INFINITY);
         for (class, &score) in scores.iter().enumerate() {
@@ -98,6 +142,7 @@ impl Tally {
     #[inline]
     pub fn count_two_class(&mut self, score: f32, label: u32, loss: f32) {
         let (predicted, present) = (score > 0.0, label != 0);
+        self.keep(&[score]);
         self.examples += 1;
         self.correct += u64::from(predicted == present);
         self.loss_sum += f64::from(loss);
@@ -114,6 +159,7 @@ impl Tally {
         self.examples += other.examples;
         self.correct += other.correct;
         self.loss_sum += other.loss_sum;
+        self.keep(other.scores());
     }
 
     /// The mean loss; NaN without examples.
@@ -143,42 +189,4 @@ impl Tally {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scores_count_as_the_cross_entropy_of_their_softmax() {
-        let mut tally = Tally::default();
-        tally.count_scores(&[1.0, 1.0], 0);
-        tally.count_scores(&[1.0, 1.0], 1);
-        tally.count_scores(&[-1e30, 1e30], 1);
-        assert_eq!((tally.examples, tally.correct), (3, 2));
-        assert!((tally.loss_sum - 4f64.ln()).abs() < 1e-6);
-    }
-
-    #[test]
-    fn two_classes_give_precision_recall_and_area() {
-        let mut tally = Tally::default();
-        for (score, label) in [(1.0, 1), (2.0, 0), (0.5, 1), (-1.0, 1), (-0.5, 0), (0.0, 0)] {
-            tally.count_two_class(score, label, 0.5);
-        }
-        let score = tally.score();
-        assert_eq!((score.examples, score.loss), (6, 0.5));
-        assert_eq!(score.accuracy, 4.0 / 6.0);
-        assert_eq!(score.precision, Some(2.0 / 3.0));
-        assert_eq!(score.recall, Some(2.0 / 3.0));
-        assert_eq!(score.auc, Some(4.0 / 9.0));
-    }
-
-    #[test]
-    fn averages_over_no_examples_are_none() {
-        let plain = Tally { examples: 2, correct: 1, ..Tally::default() }.score();
-        assert_eq!((plain.precision, plain.recall, plain.auc), (None, None, None));
-        assert!(!plain.is_two_class);
-        let mut tally = Tally::default();
-        tally.count_two_class(-1.0, 0, 0.1);
-        let score = tally.score();
-        assert_eq!((score.precision, score.recall, score.auc), (None, None, None));
-        assert!(score.is_two_class && score.accuracy == 1.0);
-    }
-}
+mod tests;

@@ -105,13 +105,13 @@ impl TaskContext for RunDirContext {
     }
 
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
-        let mut file = self.run.model_writer(model.layout, model.step).map_err(refused)?;
+        let mut file = self.run.model_writer(model.layout, model.step, None).map_err(refused)?;
         model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
         file.finish().map_err(refused)
     }
 
     fn save_best(&self, model: FinalModel<'_>, best: &BestTest) -> Result<(), TrainError> {
-        let mut file = self.run.best_model_writer(model.layout, model.step).map_err(refused)?;
+        let mut file = self.run.best_model_writer(model.layout, model.step, None).map_err(refused)?;
         model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
         file.finish().and_then(|()| self.run.write_best_test(best)).map_err(refused)
     }

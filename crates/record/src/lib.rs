@@ -45,9 +45,11 @@ pub mod timeline;
 mod byte_budget;
 mod error;
 mod event_log;
+mod layer_description;
 mod library_job;
 mod loss_curve;
 mod merged_samples;
+mod model_description;
 mod model_reader;
 mod phase_curves;
 mod resource_curves;
@@ -66,7 +68,11 @@ mod worker_curves;
 pub use error::RunFileError;
 pub use event_log::{EventLog, EventLogConfig, RunDescription};
 pub use events::EventWriter;
+pub use layer_description::{DescribedKind, LayerDescription};
 pub use library_job::LibraryJob;
+pub use model_description::{
+    DESCRIPTION_VERSION, InputDescription, InputKind, ModelDescription, ModelForm,
+};
 pub use model_reader::{ModelReader, StoredTensor};
 pub use paceline_observe::{ResourceUse, Summary, TaskSummary, WorkerTiming};
 pub use resource_curves::SampleSpacing;

@@ -1,4 +1,5 @@
-//! `model.safetensors`: trained parameters by name, readable from Python and by [`load`].
+//! `model.safetensors`: trained parameters by name, readable from Python and by [`load`], with a
+//! description of the model in its metadata.
 //!
 //! ```
 //! use paceline_model::{Group, Layout};
@@ -10,7 +11,7 @@
 //! let mut layout = Layout::new();
 //! layout.push("weight", &[2, 2], Group::Weights);
 //! let params = [0.5, -1.0, 2.0, 0.0];
-//! let mut file = ModelWriter::create(&path, &layout, 100)?;
+//! let mut file = ModelWriter::create(&path, &layout, 100, None)?;
 //! params.chunks(3).try_for_each(|chunk| file.write(chunk))?;
 //! file.finish()?;
 //! assert_eq!(load(&path, &layout)?, params);
@@ -18,7 +19,7 @@
 //! ```
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use paceline_model::Layout;
@@ -26,10 +27,15 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
 use crate::error::RunFileError;
+use crate::model_description::{
+    DESCRIPTION_VERSION, FEATURIZER, MODEL, ModelDescription, ModelForm,
+};
 use crate::whole_file::temporary_path;
 
 /// The largest file that [`load`] reads, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 30;
+/// The largest header, in bytes; the format has the same limit.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// Writes a model file, chunk by chunk, so that a large model need not be in memory twice. The file
 /// is complete or absent: [`finish`](ModelWriter::finish) gives it its name.
@@ -46,12 +52,18 @@ pub struct ModelWriter {
 }
 
 impl ModelWriter {
-    /// Starts the file of a model with this layout, whose parameters are of a global step.
-    pub fn create(path: &Path, layout: &Layout, step: u64) -> Result<Self, RunFileError> {
+    /// Starts the file of a model with this layout, whose parameters are of a global step. Without
+    /// a description, predictions need the job that trained the model.
+    pub fn create(
+        path: &Path,
+        layout: &Layout,
+        step: u64,
+        description: Option<&ModelDescription>,
+    ) -> Result<Self, RunFileError> {
         let temporary = temporary_path(path);
         let file = fs::File::create(&temporary).map_err(RunFileError::at("write", path))?;
         let mut writer = Self { path: path.to_owned(), temporary, file, missing: layout.len() };
-        let header = header(layout, step);
+        let header = header(layout, step, description);
         writer.write_bytes(&(header.len() as u64).to_le_bytes())?;
         writer.write_bytes(header.as_bytes())?;
         Ok(writer)
@@ -90,10 +102,16 @@ impl Drop for ModelWriter {
 }
 
 /// The JSON header, padded with spaces so that the numbers behind it are aligned to 8 bytes.
-fn header(layout: &Layout, step: u64) -> String {
+fn header(layout: &Layout, step: u64, description: Option<&ModelDescription>) -> String {
     let mut about = Map::new();
     let version = env!("CARGO_PKG_VERSION");
-    let metadata = json!({"format": "pt", "global_step": step.to_string(), "paceline": version});
+    let mut metadata =
+        json!({"format": "pt", "global_step": step.to_string(), "paceline": version});
+    if let Some(ModelDescription { input, form }) = description {
+        // Metadata is text, so the descriptions are JSON inside it.
+        metadata[FEATURIZER] = json!(input).to_string().into();
+        metadata[MODEL] = json!(form).to_string().into();
+    }
     about.insert("__metadata__".into(), metadata);
     for tensor in layout.tensors() {
         let offsets = [tensor.range.start, tensor.range.end].map(|at| at * size_of::<f32>());
@@ -103,6 +121,50 @@ fn header(layout: &Layout, step: u64) -> String {
     let json = Value::Object(about).to_string();
     let aligned = json.len().next_multiple_of(8);
     format!("{json:<aligned$}")
+}
+
+/// Reads what a file says about its model; `None` if it says nothing, as files of earlier versions
+/// and of models of your own do. Only the header is read.
+pub fn describe(path: &Path) -> Result<Option<ModelDescription>, RunFileError> {
+    let wrong = |why: String| RunFileError::Refused(format!("{}: {why}", path.display()));
+    let unsound = |why: &str| wrong(format!("this is not a sound safetensors file: {why}"));
+    if path.is_dir() {
+        return Err(wrong("this is a directory, not a model file".into()));
+    }
+    let mut file = fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let mut len = [0; 8];
+    file.read_exact(&mut len).map_err(|_| unsound("it has no header"))?;
+    let len = u64::from_le_bytes(len);
+    if len > MAX_HEADER_BYTES {
+        return Err(unsound("its header is too long"));
+    }
+    let mut header = Vec::new();
+    let read = file.take(len).read_to_end(&mut header);
+    if read.map_err(|error| wrong(error.to_string()))? as u64 != len {
+        return Err(unsound("it ends within its header"));
+    }
+    let header: Value =
+        serde_json::from_slice(&header).map_err(|error| unsound(&error.to_string()))?;
+    let metadata = &header["__metadata__"];
+    let (Some(input), Some(form)) = (metadata[FEATURIZER].as_str(), metadata[MODEL].as_str())
+    else {
+        return Ok(None);
+    };
+    let newer = |text: &str| {
+        let version = serde_json::from_str::<Value>(text).ok()?["version"].as_u64()?;
+        (version > DESCRIPTION_VERSION.into()).then_some(version)
+    };
+    if let Some(version) = newer(input) {
+        return Err(wrong(format!(
+            "its featuriser has version {version}, and this program knows versions up to \
+             {DESCRIPTION_VERSION}; use a newer Paceline"
+        )));
+    }
+    let input = serde_json::from_str(input)
+        .map_err(|error| wrong(format!("its featuriser cannot be read: {error}")))?;
+    let form: ModelForm = serde_json::from_str(form)
+        .map_err(|error| wrong(format!("its description of the model cannot be read: {error}")))?;
+    Ok(Some(ModelDescription { input, form }))
 }
 
 /// Reads parameters into the order of the layout. The file must have exactly the layout's tensors.
@@ -151,6 +213,7 @@ mod tests {
     use paceline_model::Group;
 
     use super::*;
+    use crate::model_description::{InputDescription, InputKind};
 
     fn layout(classes: usize) -> Layout {
         let mut layout = Layout::new();
@@ -160,7 +223,7 @@ mod tests {
     }
 
     fn save_params(path: &Path, layout: &Layout, step: u64, params: &[f32]) {
-        let mut file = ModelWriter::create(path, layout, step).unwrap();
+        let mut file = ModelWriter::create(path, layout, step, None).unwrap();
         params.chunks(4).for_each(|chunk| file.write(chunk).unwrap());
         file.finish().unwrap();
     }
@@ -183,7 +246,7 @@ mod tests {
     fn a_file_that_is_not_finished_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.safetensors");
-        ModelWriter::create(&path, &layout(3), 5).unwrap().write(&[1.0; 4]).unwrap();
+        ModelWriter::create(&path, &layout(3), 5, None).unwrap().write(&[1.0; 4]).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -219,6 +282,34 @@ mod tests {
             fs::write(&path, &whole[..len]).unwrap();
             let error = load(&path, &layout(3)).unwrap_err();
             assert!(matches!(error, RunFileError::Refused(_)), "cut to {len}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_described_file_says_what_its_model_takes_and_others_say_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        save_params(&path, &layout(3), 0, &[0.0; 9]);
+        assert_eq!(describe(&path).unwrap(), None);
+        let names = ["a", "b", "c"].map(String::from).to_vec();
+        let description = ModelDescription {
+            input: InputDescription::new(InputKind::Digits { rows: 1, columns: 2 }, names),
+            form: ModelForm::Softmax { inputs: 2, classes: 3 },
+        };
+        let mut file = ModelWriter::create(&path, &layout(3), 0, Some(&description)).unwrap();
+        file.write(&[0.5; 9]).unwrap();
+        file.finish().unwrap();
+        assert_eq!(describe(&path).unwrap(), Some(description));
+        assert_eq!(load(&path, &layout(3)).unwrap(), [0.5; 9]);
+        let whole = fs::read(&path).unwrap();
+        let newer = String::from_utf8_lossy(&whole).replace(r#"\"version\":1"#, r#"\"version\":9"#);
+        fs::write(&path, newer).unwrap();
+        let error = describe(&path).unwrap_err().to_string();
+        assert!(error.contains("version 9") && error.contains("newer Paceline"), "{error}");
+        for len in [0, 7, 8, 40] {
+            fs::write(&path, &whole[..len]).unwrap();
+            let error = describe(&path).unwrap_err().to_string();
+            assert!(error.contains("sound safetensors"), "cut to {len}: {error}");
         }
     }
 }

@@ -128,7 +128,7 @@ mod tests {
         let path = dir.path().join("model.safetensors");
         let mut layout = Layout::new();
         layout.push("weight", &[3, 2], Group::Weights);
-        let mut file = ModelWriter::create(&path, &layout, 1).unwrap();
+        let mut file = ModelWriter::create(&path, &layout, 1, None).unwrap();
         file.write(&[0.5; 6]).unwrap();
         file.finish().unwrap();
         let whole = fs::read(&path).unwrap();

@@ -22,6 +22,8 @@ pub mod files {
     pub const BEST_MODEL: &str = "model-best.safetensors";
     /// The test of [`BEST_MODEL`], in the run directory.
     pub const BEST_TEST: &str = "model-best.json";
+    /// The last evaluation of the trained model.
+    pub const EVALUATION: &str = "evaluation.json";
     /// The merged timeline of all tasks, in the run directory.
     pub const TIMELINE: &str = "trace.json";
     /// Which generation a run with servers is in, in the run directory.

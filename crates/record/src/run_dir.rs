@@ -11,6 +11,7 @@ use paceline_model::Layout;
 use paceline_observe::{BestTest, unix_seconds};
 
 use crate::error::RunFileError;
+use crate::model_description::ModelDescription;
 use crate::model_file::ModelWriter;
 use crate::names::{files, folders, task_folder};
 use crate::utc_time::UtcTime;
@@ -192,8 +193,13 @@ impl RunDir {
     }
 
     /// Starts the file of the run's trained model, whose parameters are of a global step.
-    pub fn model_writer(&self, layout: &Layout, step: u64) -> Result<ModelWriter, RunFileError> {
-        ModelWriter::create(&self.path.join(files::MODEL), layout, step)
+    pub fn model_writer(
+        &self,
+        layout: &Layout,
+        step: u64,
+        description: Option<&ModelDescription>,
+    ) -> Result<ModelWriter, RunFileError> {
+        ModelWriter::create(&self.path.join(files::MODEL), layout, step, description)
     }
 
     /// Starts the file of the run's best model, whose parameters are of a global step. Complete it
@@ -202,8 +208,9 @@ impl RunDir {
         &self,
         layout: &Layout,
         step: u64,
+        description: Option<&ModelDescription>,
     ) -> Result<ModelWriter, RunFileError> {
-        ModelWriter::create(&self.path.join(files::BEST_MODEL), layout, step)
+        ModelWriter::create(&self.path.join(files::BEST_MODEL), layout, step, description)
     }
 
     /// Says which test the best model is of, once its file is complete.

@@ -73,4 +73,5 @@ pub use number::NumberFault;
 pub use open::{OpenTable, TableSpec, open_table, table_featurizer};
 pub use records::{Fields, Records};
 pub use table_examples::TableExamples;
+pub use table_file::open_table_stream;
 pub use text_format::{FormatChoice, TextFormat};

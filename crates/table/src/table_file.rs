@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use paceline_data::DataError;
+use paceline_data::{DataError, unpack};
 
 use crate::table_text::TableText;
 use crate::text_format::FormatChoice;
@@ -54,6 +54,20 @@ impl<'c> TableContent<'c> {
                     .into(),
         })
     }
+}
+
+/// The text of a file, plain, packed or Parquet, whose rows then are lines of CSV with a header.
+///
+/// # Errors
+/// If the file cannot be opened, or is a Parquet file that cannot be read.
+pub fn open_table_stream(path: &Path) -> Result<Box<dyn Read + Send>, DataError> {
+    let mut unpacked = unpack::open(path)?;
+    match TableContent::of(path, &mut unpacked)? {
+        TableContent::Text(_) => {}
+        #[cfg(feature = "parquet")]
+        TableContent::Parquet(text) => return Ok(text),
+    }
+    Ok(Box::new(unpacked))
 }
 
 /// The first bytes of a file; zeros if it has none.

@@ -1,64 +1,94 @@
-//! `paceline evaluate`: tests a trained model again.
+//! `paceline evaluate`: tests a trained model again, on its job's test set or on any labelled file.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use paceline_engine::{LongWork, TaskContext, TestWatch};
+use paceline_model::Score;
 use paceline_record::model_file;
 use paceline_record::names::files;
-use serde_json::json;
+use paceline_score::{
+    EvaluateOptions, Evaluation, InputFiles, ScoreInput, TrainedModel, evaluate as evaluate_input,
+    open_input,
+};
+use serde_json::{Value, json};
 
 use super::output::print;
 use super::read_job::{keep_split, read_job};
-use super::run_path::check_exists;
+use super::trained_model::{load_trained, model_path, score_failure, test_set};
 use crate::Failure;
-use crate::cli::{EvaluateArgs, JobArgs};
+use crate::cli::JobArgs;
 use crate::closing_table::auc_text;
 use crate::data_display::DataDisplay;
+use crate::describe_model::describe_model;
+use crate::evaluation_table::evaluation_tables;
 use crate::interrupt::Interrupt;
 use crate::load_data::load_data;
-use crate::progress::Progress;
+use crate::predict_args::{EvaluateArgs, OnBadName};
+use crate::progress::{Progress, write_line};
 use crate::stop_source::StopSource;
 use crate::terminal::wrap_output;
 use crate::text_table::counted;
 use crate::workload::build_workload;
+use paceline_data::OnBad;
 use paceline_job::ModelKind;
 
-/// Tests a model on the test examples of a job; by default, the job that trained it.
+/// The matrix of more classes is not kept in the run directory.
+const MOST_KEPT_CLASSES: usize = 100;
+
+/// Tests a model on labelled files, or on the test examples of a job; by default, the job that
+/// trained it.
 pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
-    let model_path =
-        if args.model.is_dir() { args.model.join(files::MODEL) } else { args.model.clone() };
-    check_exists(&args.model)?;
-    if !model_path.exists() {
-        let path = model_path.display();
-        let why = format!("{path}: there is no such file; a run writes its model when it ends");
-        return Err(Failure::Usage(why));
+    let is_job = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+    let (jobs, inputs): (Vec<_>, Vec<_>) = args.inputs.iter().cloned().partition(is_job);
+    if jobs.len() > 1 || !jobs.is_empty() && !inputs.is_empty() {
+        let text = "evaluate on one job's test set, or on files, but not on both";
+        return Err(Failure::Usage(text.into()));
     }
-    let beside = model_path.with_file_name(files::JOB);
-    let own = args.file.is_none().then_some(beside).filter(|beside| beside.is_file());
-    let file = args.file.clone().or_else(|| own.clone());
-    let mut job = read_job(&JobArgs { file, settings: args.settings.clone() })?;
-    keep_split(&mut job, own.as_deref());
-    let mut plan = job.check_for_test()?;
-    // A signal ends the process at once: it writes nothing but a cache, by rename.
-    let stop = StopSource { interrupt: Interrupt::default(), channel: None };
-    let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
-    if plan.model.is_sparse() {
-        // The model file holds all parameters, however the model was trained.
-        plan.model = ModelKind::Logistic { dense: true };
-    }
-    let workload = build_workload(&plan, data);
-    let params = model_file::load(&model_path, &workload.layout()?)?;
-    let examples = plan.evaluate.examples;
-    let watch = TestWatch::new(Arc::new(TestProgress::default()));
-    let score = workload.evaluator(examples, plan.test_threads())?.test(&params, &watch)?;
+    let evaluated = if inputs.is_empty() {
+        evaluate_job(args, jobs.into_iter().next())?
+    } else if args.settings.is_empty() {
+        evaluate_files(args, inputs)?
+    } else {
+        let text = "--set changes a job, and files are evaluated without one";
+        return Err(Failure::Usage(text.into()));
+    };
+    record(args, &evaluated);
     if args.json {
+        return print(&format!("{}\n", evaluated.json()));
+    }
+    let text = wrap_output(&evaluated.sentence(), "  ");
+    print(&format!("{text}\n{}", evaluation_tables(&evaluated.figures)))
+}
+
+/// The result of an evaluation.
+struct Evaluated {
+    /// As a test while training gives it.
+    score: Score,
+    figures: Evaluation,
+}
+
+impl Evaluated {
+    fn sentence(&self) -> String {
+        format!(
+            "test loss {:.4}, accuracy {:.2} %{} of {} ({})",
+            self.score.loss,
+            100.0 * self.score.accuracy,
+            auc_text(self.score.auc, self.score.auc_undefined()),
+            counted(self.score.examples, "example"),
+            self.figures.data
+        )
+    }
+
+    fn json(&self) -> Value {
+        let score = &self.score;
         let mut figures = json!({
             "test_loss": score.loss,
             "test_accuracy": score.accuracy,
             "examples": score.examples,
         });
         if score.is_two_class {
-            figures["test_auc"] = serde_json::Value::Null;
+            figures["test_auc"] = Value::Null;
         }
         if let Some(why) = score.auc_undefined() {
             figures["test_auc_undefined"] = why.into();
@@ -73,17 +103,85 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
                 figures[name] = figure.into();
             }
         }
-        return print(&format!("{figures}\n"));
+        if let (Some(all), Value::Object(more)) = (figures.as_object_mut(), json!(self.figures)) {
+            more.into_iter().for_each(|(name, figure)| {
+                all.entry(name).or_insert(figure);
+            });
+        }
+        figures
     }
-    let text = format!(
-        "test loss {:.4}, accuracy {:.2} %{} of {} ({})",
-        score.loss,
-        100.0 * score.accuracy,
-        auc_text(score.auc, score.auc_undefined()),
-        counted(score.examples as u64, "example"),
-        workload.data.origin()
-    );
-    print(&format!("{}\n", wrap_output(&text, "  ")))
+}
+
+/// Evaluates on the test examples of a job. The loss and the accuracy are computed by the
+/// trainer's own test, so they have its bits.
+fn evaluate_job(args: &EvaluateArgs, file: Option<PathBuf>) -> Result<Evaluated, Failure> {
+    let path = model_path(&args.model)?;
+    let beside = path.with_file_name(files::JOB);
+    let own = file.is_none().then_some(beside).filter(|beside| beside.is_file());
+    let file = file.or_else(|| own.clone());
+    let mut job = read_job(&JobArgs { file, settings: args.settings.clone() })?;
+    keep_split(&mut job, own.as_deref());
+    let mut plan = job.check_for_test()?;
+    // A signal ends the process at once: it writes nothing but a cache, by rename.
+    let stop = StopSource { interrupt: Interrupt::default(), channel: None };
+    let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
+    let description = describe_model(&plan, &data)?;
+    if plan.model.is_sparse() {
+        // The model file holds all parameters, however the model was trained.
+        plan.model = ModelKind::Logistic { dense: true };
+    }
+    let workload = build_workload(&plan, data);
+    let params = model_file::load(&path, &workload.layout()?)?;
+    let examples = plan.evaluate.examples;
+    let watch = TestWatch::new(Arc::new(TestProgress::default()));
+    let score = workload.evaluator(examples, plan.test_threads())?.test(&params, &watch)?;
+    drop(params);
+    let failed = |error| score_failure(error, &Interrupt::default());
+    let model = TrainedModel::load_described(&path, description).map_err(failed)?;
+    let options = EvaluateOptions { limit: examples, ..evaluate_options(args) };
+    let input = ScoreInput::Examples(test_set(&workload.data));
+    let figures = evaluate_input(&model, &input, &options, &|| false).map_err(failed)?;
+    Ok(Evaluated { score, figures })
+}
+
+/// Evaluates on labelled files.
+fn evaluate_files(args: &EvaluateArgs, paths: Vec<PathBuf>) -> Result<Evaluated, Failure> {
+    let failed = |error| score_failure(error, &Interrupt::default());
+    let model = load_trained(&args.model)?.model;
+    let on_bad = if args.on_bad == OnBadName::Fail { OnBad::Fail } else { OnBad::Skip };
+    let input = open_input(&model, &InputFiles { paths, labels: args.labels.clone(), on_bad });
+    let input = input.map_err(failed)?;
+    let figures =
+        evaluate_input(&model, &input, &evaluate_options(args), &|| false).map_err(failed)?;
+    if figures.skipped > 0 {
+        write_line(&format!("warning: {} skipped", counted(figures.skipped, "bad row")));
+    }
+    Ok(Evaluated { score: figures.score(), figures })
+}
+
+fn evaluate_options(args: &EvaluateArgs) -> EvaluateOptions {
+    EvaluateOptions {
+        threshold: args.threshold,
+        bad_rows: args.on_bad.into(),
+        ..EvaluateOptions::default()
+    }
+}
+
+/// Keeps the evaluation of a run in its directory, for the page.
+fn record(args: &EvaluateArgs, evaluated: &Evaluated) {
+    if !args.model.is_dir() {
+        return;
+    }
+    let path = args.model.join(files::EVALUATION);
+    let mut figures = json!(evaluated.figures);
+    if evaluated.figures.classes.len() > MOST_KEPT_CLASSES {
+        figures["confusion"] = Value::Null;
+    }
+    let text = format!("{figures}\n");
+    let written = paceline_record::write_whole(&path, |part| std::fs::write(part, text));
+    if let Err(error) = written {
+        write_line(&format!("warning: {error}; the page will not show this evaluation"));
+    }
 }
 
 /// Shows how far the test has come.

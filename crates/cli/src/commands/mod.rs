@@ -4,12 +4,15 @@ mod checkpoint;
 mod data;
 mod evaluate;
 mod explain_layers;
+mod export;
 mod output;
+mod predict;
 mod read_job;
 mod report;
 mod run_path;
 mod sweep;
 mod trace;
+mod trained_model;
 mod watch;
 
 use std::sync::Arc;
@@ -50,6 +53,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Watch(args) => watch::watch(&args),
         Command::Explain(args) => explain(&args),
         Command::Evaluate(args) => evaluate::evaluate(&args),
+        Command::Predict(args) => predict::predict(&args),
+        Command::Export(args) => export::export(&args),
         Command::Data { command: DataCommand::List } => data::list(),
         Command::Data { command: DataCommand::Get { set, mirror } } => {
             data::get(set.into(), mirror)

@@ -193,10 +193,18 @@ impl Pictures {
         Self { listing, options: options.clone(), random_crops, cache }
     }
 
-    /// The names of the classes: a label `i` means `class_names()[i]`. For programs that show a
-    /// model's predictions.
-    pub fn class_names(&self) -> &[String] {
-        &self.listing.names
+    /// Pictures in these files, at centre crops, without classes: every label is 0. For
+    /// predictions.
+    ///
+    /// # Panics
+    /// If a size in the options is zero, or `resize` is below `size`.
+    pub fn of_files(files: Vec<PathBuf>, options: &PictureOptions) -> Self {
+        assert!(0 < options.size && options.size <= options.resize, "the crop must fit");
+        let labels = vec![0; files.len()];
+        let files = files.into_iter().map(PathBuf::into_boxed_path).collect();
+        let listing = Listing { root: PathBuf::new(), files, labels, names: Vec::new() };
+        // Every picture is read once, so none is cached.
+        Self::new(listing, options, false, Arc::new(AtomicUsize::new(0)))
     }
 
     /// The file of a picture.
@@ -295,6 +303,10 @@ impl Examples for Pictures {
 
     fn classes(&self) -> usize {
         self.listing.names.len()
+    }
+
+    fn class_names(&self) -> &[String] {
+        &self.listing.names
     }
 
     fn class_of(&self, example: u32) -> Option<u32> {

@@ -63,6 +63,11 @@ pub(crate) fn parse(line: &[u8], features: u32, row: &mut RowBuffer) -> Result<b
     }
 }
 
+/// Whether a line has one column too few, as lines without a label have.
+pub(crate) fn lacks_label(line: &[u8]) -> bool {
+    memchr::memchr_iter(b'\t', line).count() == FIELDS - 1
+}
+
 /// The columns after one column, if there are any.
 type MoreColumns<'a> = Option<&'a [u8]>;
 

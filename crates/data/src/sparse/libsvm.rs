@@ -50,6 +50,14 @@ pub(crate) fn parse(line: &[u8], base: u32, row: &mut RowBuffer) -> Result<bool,
     Ok(true)
 }
 
+/// Whether a line begins with an entry and not with a label.
+#[inline]
+pub(crate) fn lacks_label(line: &[u8]) -> bool {
+    let line = skip_blanks(line);
+    let first = &line[..token_len(line)];
+    first.contains(&b':') && !first.starts_with(b"qid:")
+}
+
 /// Parses a label, which may be written as a decimal.
 #[inline]
 pub(crate) fn label(text: &[u8]) -> Result<i64, RowFault> {

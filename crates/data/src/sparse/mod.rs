@@ -40,6 +40,7 @@ mod held_rows;
 mod label_rule;
 mod libsvm;
 mod limits;
+mod line_parser;
 mod number;
 mod open;
 mod pipeline;
@@ -63,8 +64,11 @@ pub use files::{expand as source_files, identity as files_identity};
 pub use format::SparseFormat;
 pub use label_rule::LabelRule;
 pub use limits::{MAX_FEATURES, MAX_LINE_BYTES, MAX_RECORD_BYTES, MAX_ROW_ENTRIES, MAX_ROWS};
+pub use line_parser::{LineParser, ParsedRow};
 pub use number::float as parse_float;
-pub use open::{open_rows, open_sparse, row_cache_dir, row_cache_path};
+pub use open::{
+    is_row_cache, open_row_cache, open_rows, open_sparse, row_cache_dir, row_cache_path,
+};
 pub use row::{SparseRow, StoredRow};
 pub use row_reader::RowReader;
 pub use rows::SparseRows;

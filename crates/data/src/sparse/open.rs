@@ -82,6 +82,33 @@ fn open_request(
     request.split(store)
 }
 
+/// Whether a file is a cache of rows.
+pub fn is_row_cache(path: &Path) -> bool {
+    cache::has_magic(path)
+}
+
+/// Opens a cache of rows by itself, whatever it was built from: the rows of the training set, then
+/// those of the test set.
+///
+/// # Errors
+/// If it is damaged or of another version, or the observer asks to stop.
+pub fn open_row_cache(
+    path: &Path,
+    observer: &mut dyn OpenObserver,
+) -> Result<SparseRows, DataError> {
+    let identity = cache::identity_of(path).unwrap_or_default();
+    let store = cache::open(path, &identity, path, observer).map_err(|unusable| {
+        let what = match unusable {
+            UnusableCache::Absent => "there is no such file".into(),
+            UnusableCache::Bad(why) => why,
+            UnusableCache::Interrupted => return DataError::Interrupted,
+        };
+        DataError::Sparse { path: path.into(), what }
+    })?;
+    let rows = store.rows();
+    Ok(SparseRows::new(Arc::new(store), 0..rows))
+}
+
 fn find_source_files(spec: &SparseSpec) -> Result<SourceFiles, DataError> {
     let expand = |path: &Option<PathBuf>| path.as_deref().map_or(Ok(vec![]), files::expand);
     match spec.kind {

@@ -41,6 +41,7 @@ const ASSETS: &[Asset] = &[
     asset("/app.js", JAVASCRIPT, include_str!("page/app.js")),
     asset("/chart.js", JAVASCRIPT, include_str!("page/chart.js")),
     asset("/draw.js", JAVASCRIPT, include_str!("page/draw.js")),
+    asset("/evaluation.js", JAVASCRIPT, include_str!("page/evaluation.js")),
     asset("/facts.js", JAVASCRIPT, include_str!("page/facts.js")),
     asset("/format.js", JAVASCRIPT, include_str!("page/format.js")),
     asset("/overview.js", JAVASCRIPT, include_str!("page/overview.js")),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use paceline_record::StoredSummary;
 use paceline_record::names::{files, tags};
+use serde_json::Value;
 
 use super::curve_set::CurveSet;
 use super::resource_reader::ResourceReader;
@@ -48,6 +49,9 @@ pub(crate) struct RunReader {
     job: TextFile,
     summary_text: TextFile,
     summary: Option<StoredSummary>,
+    evaluation_text: TextFile,
+    /// What `paceline evaluate` found, if it was run.
+    evaluation: Option<Value>,
     refreshed: Option<Instant>,
     /// When a file of the run was last written.
     written: Option<SystemTime>,
@@ -74,6 +78,8 @@ impl RunReader {
             job: TextFile::default(),
             summary_text: TextFile::default(),
             summary: None,
+            evaluation_text: TextFile::default(),
+            evaluation: None,
             refreshed: None,
             written: None,
         }
@@ -87,6 +93,9 @@ impl RunReader {
         self.job.refresh(&self.dir.join(files::JOB), MAX_TEXT_BYTES);
         if self.summary_text.refresh(&self.dir.join(files::SUMMARY), MAX_TEXT_BYTES) {
             self.summary = StoredSummary::parse(&self.summary_text.text);
+        }
+        if self.evaluation_text.refresh(&self.dir.join(files::EVALUATION), MAX_TEXT_BYTES) {
+            self.evaluation = serde_json::from_str(&self.evaluation_text.text).ok();
         }
         for name in task_folders(&self.dir) {
             let folder = self.dir.join(&name);
@@ -139,6 +148,11 @@ impl RunReader {
     /// The summary, once the run has ended.
     pub(crate) fn summary(&self) -> Option<&StoredSummary> {
         self.summary.as_ref()
+    }
+
+    /// The last evaluation of the trained model, if there was one.
+    pub(crate) fn evaluation(&self) -> Option<&Value> {
+        self.evaluation.as_ref().filter(|figures| figures["examples"].is_u64())
     }
 
     /// The last lines of a task's log.

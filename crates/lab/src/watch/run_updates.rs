@@ -107,6 +107,7 @@ fn about_run(run: &RunReader) -> Value {
         "job": job,
         "examples_per_step": examples_per_step(&job, summary),
         "summary": summary.map(StoredSummary::fields),
+        "evaluation": run.evaluation(),
         "tasks": run.tasks().collect::<Vec<_>>(),
         "verdict": verdict,
         "ranking": ranking,

@@ -99,6 +99,7 @@ pub fn weighted_cross_entropy(
 
 /// Counts the losses and correct answers of some examples. The scores are overwritten.
 pub(crate) fn count_examples(scores: &mut [f32], labels: &[u32], tally: &mut Tally) {
+    tally.keep(scores);
     let classes = (scores.len() / labels.len().max(1)).max(1);
     for (row, &label) in scores.chunks_exact(classes).zip(labels) {
         let label = label as usize;

@@ -106,9 +106,9 @@ impl Lane {
         }
     }
 
-    /// Counts the losses and correct answers of a lane.
+    /// Counts the losses and correct answers of a lane. Its tally keeps scores if it did before.
     pub(super) fn evaluate(&mut self, task: &LaneTask<'_>, lane: usize) {
-        self.tally = Tally::default();
+        self.tally.clear();
         let block = task.slice(task.lane(lane));
         self.score(&block);
         count_examples(&mut self.scores, block.labels, &mut self.tally);

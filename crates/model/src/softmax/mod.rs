@@ -144,9 +144,11 @@ impl Softmax {
         tally: &mut Tally,
     ) {
         let lanes = task.lanes();
+        self.lanes.iter_mut().for_each(|lane| lane.tally = tally.like());
         let (first, rest) = self.lanes.split_at_mut(1);
         match &mut self.spin_pool {
             Some(spin_pool) if lanes > 1 => {
+                (1..lanes).for_each(|lane| spin_pool.lane(lane).tally = tally.like());
                 spin_pool.compute(LaneWork::Score, task, images, |task| first[0].evaluate(task, 0));
                 tally.add(&first[0].tally);
                 (1..lanes).for_each(|lane| tally.add(&spin_pool.lane(lane).tally));

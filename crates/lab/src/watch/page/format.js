@@ -150,3 +150,17 @@ export function make(name, attributes = {}, ...children) {
   element.append(...children.filter(child => child != null && child !== false));
   return element;
 }
+
+// A table that scrolls sideways within the page if it is wider, by keyboard too.
+export function wide(label, table) {
+  return make('div', { class: 'wide', role: 'region', 'aria-label': label, tabindex: '0' }, table);
+}
+
+// The titles of a table's columns.
+export function head(titles) {
+  return make(
+    'thead',
+    {},
+    make('tr', {}, ...titles.map(title => make('th', { scope: 'col' }, title))),
+  );
+}

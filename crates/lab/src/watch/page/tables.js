@@ -1,8 +1,9 @@
 // What is below the charts: details of one run, or a comparison of several.
 
 import { themes } from './draw.js';
+import { evaluation } from './evaluation.js';
 import { facts, state } from './facts.js';
-import { bytes, duration, figure, grouped, make, percent } from './format.js';
+import { bytes, duration, figure, grouped, head, make, percent, wide } from './format.js';
 import { names } from './names.js';
 import { labels } from './panels.js';
 import { firstCurve, taskName, last, tasks } from './store.js';
@@ -29,6 +30,9 @@ export function showDetails(into, run) {
   into.replaceChildren(
     part('slow', 'Slow workers', ranking(about.ranking ?? []), true),
     part('tasks', 'Tasks', taskTable(run), true),
+    ...(about.evaluation
+      ? [part('evaluation', 'Evaluation', evaluation(about.evaluation), true)]
+      : []),
     part('log', 'Log', logs(about.logs), true),
     part('job', 'Job', make('pre', { class: 'job', tabindex: '0' }, about.job_text), false),
   );
@@ -71,23 +75,10 @@ function ranking(ranks) {
   );
 }
 
-// A table that scrolls sideways within the page if it is wider, by keyboard too.
-function wide(label, table) {
-  return make('div', { class: 'wide', role: 'region', 'aria-label': label, tabindex: '0' }, table);
-}
-
 // The colors of phases.
 function phaseKey(phases) {
   const item = phase => make('span', {}, make('i', { class: `phase-${phase}` }), phase);
   return make('p', { class: 'key phases' }, ...phases.map(item));
-}
-
-function head(titles) {
-  return make(
-    'thead',
-    {},
-    make('tr', {}, ...titles.map(title => make('th', { scope: 'col' }, title))),
-  );
 }
 
 // The tasks, with the colors of their phases.

@@ -1,0 +1,74 @@
+//! `paceline predict`: answers for rows and pictures.
+
+use std::io::{self, BufWriter, Write};
+use std::time::Instant;
+
+use paceline_score::{
+    InputFiles, OutputFile, PredictCounts, PredictOptions, ScoreError, ScoreInput, open_input,
+    predict as write_predictions,
+};
+
+use super::trained_model::{load_trained, open_test_set, score_failure};
+use crate::Failure;
+use crate::interrupt::Interrupt;
+use crate::predict_args::{OnBadName, PredictArgs};
+use crate::progress::write_line;
+use crate::text_table::{counted, grouped};
+use paceline_data::OnBad;
+
+/// Bytes that are collected before they are written.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// Scores the inputs and writes the answers.
+pub(super) fn predict(args: &PredictArgs) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen()?;
+    let trained = load_trained(&args.model)?;
+    let input = if args.test {
+        ScoreInput::Examples(open_test_set(&trained.path)?)
+    } else {
+        let on_bad = if args.on_bad == OnBadName::Fail { OnBad::Fail } else { OnBad::Skip };
+        let files = InputFiles { paths: args.inputs.clone(), on_bad, labels: None };
+        open_input(&trained.model, &files).map_err(|error| score_failure(error, &interrupt))?
+    };
+    let options = PredictOptions {
+        style: args.style(),
+        format: args.output_format(),
+        bad_rows: args.on_bad.into(),
+        threads: args.threads.map(|threads| threads as usize),
+    };
+    let stop = || interrupt.signal().is_some();
+    let start = Instant::now();
+    let run = |out: &mut dyn Write| {
+        let mut out = BufWriter::with_capacity(WRITE_BYTES, out);
+        write_predictions(&trained.model, &input, &options, &mut out, &stop)
+    };
+    let predicted = match &args.output {
+        None => run(&mut io::stdout().lock()),
+        Some(path) => OutputFile::create(path, args.force).and_then(|mut file| {
+            let counts = run(&mut file)?;
+            file.finish()?;
+            Ok(counts)
+        }),
+    };
+    let counts = match predicted {
+        // A reader that has seen enough is not an error.
+        Err(ScoreError::Closed) => return Ok(()),
+        predicted => predicted.map_err(|error| score_failure(error, &interrupt))?,
+    };
+    report(args, &counts, start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Says what was done, on standard error.
+fn report(args: &PredictArgs, counts: &PredictCounts, seconds: f64) {
+    if let Some(path) = &args.output {
+        let rate = grouped((counts.rows as f64 / seconds.max(1e-9)) as u64);
+        let rows = counted(counts.rows, "row");
+        write_line(&format!("{}: {rows} in {seconds:.2} s ({rate} rows/s)", path.display()));
+    }
+    if let Some(first) = &counts.first_bad {
+        let done = if args.on_bad == OnBadName::Mark { "marked" } else { "skipped" };
+        let rows = counted(counts.bad, "bad row");
+        write_line(&format!("warning: {rows} {done}; the first: {first}"));
+    }
+}

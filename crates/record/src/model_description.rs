@@ -1,0 +1,188 @@
+//! What a model file says about its model besides the parameters: what the model takes, and how it
+//! computes. With it, the file alone is enough for predictions.
+//!
+//! The two parts are JSON in the metadata of the file, under the keys `featurizer` and `model`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::layer_description::LayerDescription;
+
+/// The metadata key of the [`InputDescription`].
+pub(crate) const FEATURIZER: &str = "featurizer";
+/// The metadata key of the [`ModelForm`].
+pub(crate) const MODEL: &str = "model";
+
+/// The version of both descriptions. A reader refuses greater ones.
+pub const DESCRIPTION_VERSION: u32 = 1;
+
+/// What a model takes, and how it computes.
+///
+/// ```
+/// use paceline_record::{InputDescription, InputKind};
+///
+/// let kind = InputKind::Libsvm { features: 123, first_index: 1 };
+/// let input = InputDescription::new(kind, vec!["0".into(), "1".into()]);
+/// let json = serde_json::to_string(&input)?;
+/// assert!(json.starts_with(r#"{"version":1,"kind":"libsvm","features":123"#));
+/// assert_eq!(serde_json::from_str::<InputDescription>(&json)?, input);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelDescription {
+    /// What it takes.
+    pub input: InputDescription,
+    /// How it computes.
+    pub form: ModelForm,
+}
+
+/// How raw input becomes the numbers that a model takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InputDescription {
+    /// [`DESCRIPTION_VERSION`] when it was written.
+    pub version: u32,
+    /// The kind of input, with what that kind needs.
+    #[serde(flatten)]
+    pub kind: InputKind,
+    /// The names of the classes: class `i` is `class_names[i]`.
+    #[serde(default)]
+    pub class_names: Vec<String>,
+}
+
+impl InputDescription {
+    /// A description of the current version.
+    pub fn new(kind: InputKind, class_names: Vec<String>) -> Self {
+        Self { version: DESCRIPTION_VERSION, kind, class_names }
+    }
+}
+
+/// A kind of input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum InputKind {
+    /// LIBSVM text.
+    Libsvm {
+        /// The number of features.
+        features: usize,
+        /// The index of the first feature: 0 or 1.
+        first_index: u32,
+    },
+    /// Generated clicks, or the same rows as LIBSVM text whose indices count from 0.
+    Clicks {
+        /// The number of features.
+        features: usize,
+    },
+    /// Criteo's logs: 13 counts and 26 categories, hashed into the features.
+    Criteo {
+        /// The number of features.
+        features: usize,
+    },
+    /// TFRecords of `tf.train.Example` with sparse rows.
+    TfRecord {
+        /// The number of features.
+        features: usize,
+    },
+    /// Grey images of bytes, as in IDX files; a byte `b` is the value `b / 255`.
+    Digits {
+        /// The height of an image, in pixels.
+        rows: usize,
+        /// The width of an image, in pixels.
+        columns: usize,
+    },
+    /// Colour pictures: scaled so that the shorter side has `resize` pixels, cropped to the
+    /// central square of `size`, then `(value / 255 - mean) / std` for each channel.
+    Images {
+        /// Height and width of the crop, in pixels.
+        size: usize,
+        /// The shorter side before cropping, in pixels.
+        resize: usize,
+        /// The mean of red, green and blue.
+        mean: [f32; 3],
+        /// The standard deviation of red, green and blue.
+        std: [f32; 3],
+    },
+    /// A table.
+    Table {
+        /// The featuriser's own description.
+        table: Value,
+    },
+}
+
+impl InputKind {
+    /// The name in the description.
+    pub fn name(&self) -> &'static str {
+        match self {
+            InputKind::Libsvm { .. } => "libsvm",
+            InputKind::Clicks { .. } => "clicks",
+            InputKind::Criteo { .. } => "criteo",
+            InputKind::TfRecord { .. } => "tfrecord",
+            InputKind::Digits { .. } => "digits",
+            InputKind::Images { .. } => "images",
+            InputKind::Table { .. } => "table",
+        }
+    }
+}
+
+/// How a model computes its scores.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum ModelForm {
+    /// Softmax regression.
+    Softmax {
+        /// Values of an example.
+        inputs: usize,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// Logistic regression over sparse rows.
+    Logistic {
+        /// Number of features.
+        features: usize,
+    },
+    /// A list of layers with softmax at its end.
+    Network {
+        /// The name in job files: `lenet`, `alexnet` or `network`.
+        name: String,
+        /// Channels, rows and columns of an example.
+        input: [usize; 3],
+        /// The layers, in order.
+        layers: Vec<LayerDescription>,
+    },
+}
+
+impl ModelForm {
+    /// The name in job files.
+    pub fn name(&self) -> &str {
+        match self {
+            ModelForm::Softmax { .. } => "softmax",
+            ModelForm::Logistic { .. } => "logistic",
+            ModelForm::Network { name, .. } => name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_input_is_read_back_under_its_name() {
+        let (features, table) = (7, serde_json::json!({"columns": []}));
+        let kinds = [
+            InputKind::Libsvm { features, first_index: 0 },
+            InputKind::Clicks { features },
+            InputKind::Criteo { features },
+            InputKind::TfRecord { features },
+            InputKind::Digits { rows: 28, columns: 28 },
+            InputKind::Images { size: 64, resize: 73, mean: [0.485; 3], std: [0.229; 3] },
+            InputKind::Table { table },
+        ];
+        for kind in kinds {
+            let name = kind.name();
+            let input = InputDescription::new(kind, vec!["no".into(), "yes".into()]);
+            let json = serde_json::to_value(&input).unwrap();
+            assert_eq!((&json["kind"], &json["version"]), (&name.into(), &1.into()));
+            assert_eq!(serde_json::from_value::<InputDescription>(json).unwrap(), input);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Jobs on several threads, with results in the order of the jobs.
+//!
+//! One thread reads jobs and deals them out to the workers in turn; the caller's thread takes the
+//! results in the same turn. So results need no sorting, and every queue has a bound. A job that is
+//! alone is handed over at once: a line of a stream is answered before the next one arrives.
+//!
+//! The threads are not joined: one that waits for standard input would never end. They end by
+//! themselves when the caller stops taking results and their next hand-over fails.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::ScoreError;
+
+/// Jobs that wait for a worker, and results that wait for the caller, for each worker.
+const QUEUE: usize = 2;
+/// How often the caller's thread looks whether it must stop, while no result comes.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// Gives the next job; `None` at the end.
+pub(crate) type NextJob<J> = Box<dyn FnMut() -> Result<Option<J>, ScoreError> + Send>;
+/// Does a job. Every thread has a function of its own, with its scratch memory.
+pub(crate) type DoJob<J, R> = Box<dyn FnMut(J) -> Result<R, ScoreError> + Send>;
+
+/// A result on its way to the caller.
+enum Outcome<R> {
+    Done(Result<R, ScoreError>),
+    /// The worker has done all its jobs.
+    End,
+}
+
+/// Says whether to stop.
+pub type StopFn<'a> = &'a dyn Fn() -> bool;
+
+/// Does all jobs with these workers, and gives the results to `take` in the order of the jobs.
+/// `is_last` says whether no other result is ready yet.
+///
+/// # Errors
+/// The first error in the order of the jobs, that of `take`, or [`ScoreError::Interrupted`].
+pub(crate) fn run_in_order<J: Send + 'static, R: Send + 'static>(
+    mut next: NextJob<J>,
+    workers: Vec<DoJob<J, R>>,
+    stop: StopFn<'_>,
+    take: &mut dyn FnMut(R, bool) -> Result<(), ScoreError>,
+) -> Result<(), ScoreError> {
+    let spawn = |name: String, body: Box<dyn FnOnce() + Send>| {
+        let spawned = thread::Builder::new().name(name).spawn(body);
+        spawned.map_err(|source| ScoreError::Io { what: "cannot start a thread".into(), source })
+    };
+    let (mut to_workers, mut results) = (Vec::new(), Vec::new());
+    for (number, mut work) in workers.into_iter().enumerate() {
+        let (sender, jobs) = sync_channel::<Result<J, ScoreError>>(QUEUE);
+        let (outcomes, receiver) = sync_channel(QUEUE);
+        let body = move || {
+            for job in jobs {
+                if outcomes.send(Outcome::Done(job.and_then(&mut work))).is_err() {
+                    return;
+                }
+            }
+            let _ = outcomes.send(Outcome::End);
+        };
+        spawn(format!("score-{number}"), Box::new(body))?;
+        to_workers.push(sender);
+        results.push(receiver);
+    }
+    let read = move || {
+        let deal = |index: usize, job| to_workers[index % to_workers.len()].send(job).is_ok();
+        for index in 0.. {
+            let is_taken = match next() {
+                Ok(None) => return,
+                Ok(Some(job)) => deal(index, Ok(job)),
+                Err(error) => {
+                    deal(index, Err(error));
+                    return;
+                }
+            };
+            if !is_taken {
+                return;
+            }
+        }
+    };
+    spawn("score-read".into(), Box::new(read))?;
+    let mut pending = None;
+    for index in 0.. {
+        let outcome = match pending.take() {
+            Some(outcome) => outcome,
+            None => receive(&results[index % results.len()], stop)?,
+        };
+        let Outcome::Done(result) = outcome else { break };
+        // The next result, if it is there already, shows that this one is not the last for now.
+        pending = results[(index + 1) % results.len()].try_recv().ok();
+        take(result?, !matches!(pending, Some(Outcome::Done(_))))?;
+    }
+    Ok(())
+}
+
+fn receive<R>(results: &Receiver<Outcome<R>>, stop: StopFn<'_>) -> Result<Outcome<R>, ScoreError> {
+    loop {
+        match results.recv_timeout(STOP_CHECK) {
+            Ok(outcome) => return Ok(outcome),
+            Err(RecvTimeoutError::Timeout) if stop() => return Err(ScoreError::Interrupted),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let source = io::Error::other("it has panicked");
+                return Err(ScoreError::Io {
+                    what: "a thread of the scoring ended".into(),
+                    source,
+                });
+            }
+        }
+    }
+}
+
+/// The number of threads to use: as many as cores, unless the caller names one.
+pub(crate) fn thread_count(wanted: Option<usize>) -> usize {
+    wanted.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn jobs(count: usize) -> NextJob<usize> {
+        let mut numbers = 0..count;
+        Box::new(move || Ok(numbers.next()))
+    }
+
+    fn workers(threads: usize) -> Vec<DoJob<usize, usize>> {
+        (0..threads).map(|_| Box::new(|job: usize| Ok(job * job)) as _).collect()
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_the_jobs() {
+        for threads in 1..5 {
+            for count in [0, 1, 2, 3, 100] {
+                let mut found = Vec::new();
+                let mut take = |result, _| {
+                    found.push(result);
+                    Ok(())
+                };
+                run_in_order(jobs(count), workers(threads), &|| false, &mut take).unwrap();
+                assert_eq!(found, (0..count).map(|job| job * job).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_error_in_order_ends_it_and_reading_stops() {
+        let read = Arc::new(AtomicUsize::new(0));
+        let counter = read.clone();
+        let next: NextJob<usize> =
+            Box::new(move || Ok(Some(counter.fetch_add(1, Ordering::Relaxed))));
+        let work = |job: usize| match job {
+            5 | 7 => Err(ScoreError::Refused(format!("job {job}"))),
+            job => Ok(job),
+        };
+        let workers: Vec<DoJob<usize, usize>> = (0..3).map(|_| Box::new(work) as _).collect();
+        let mut taken = 0;
+        let mut take = |_, _| {
+            taken += 1;
+            Ok(())
+        };
+        let error = run_in_order(next, workers, &|| false, &mut take).unwrap_err();
+        assert_eq!((error.to_string().as_str(), taken), ("job 5", 5));
+        assert!(read.load(Ordering::Relaxed) < 100, "queues have bounds");
+    }
+
+    #[test]
+    fn a_panic_of_a_worker_is_an_error_and_not_an_early_end() {
+        let work: DoJob<usize, usize> =
+            Box::new(|job| if job == 3 { panic!("on purpose") } else { Ok(job) });
+        let error = run_in_order(jobs(10), vec![work], &|| false, &mut |_, _| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+    }
+
+    #[test]
+    fn it_stops_while_it_waits_for_input() {
+        let next: NextJob<usize> = Box::new(|| {
+            loop {
+                thread::park();
+            }
+        });
+        let stopped = run_in_order(next, workers(2), &|| true, &mut |_, _| Ok(()));
+        assert!(matches!(stopped, Err(ScoreError::Interrupted)));
+    }
+}

@@ -1,0 +1,190 @@
+//! Predictions: scores an input and writes an answer for each row.
+
+use std::io::Write;
+
+use crate::answer::{AnswerStyle, Answerer};
+use crate::error::ScoreError;
+use crate::output_rows::{IdValue, OutputFormat, OutputRows};
+use crate::pipeline::StopFn;
+use crate::scored_rows::{BadRow, ScoredRows};
+use crate::scoring::{ScoreInput, score};
+use crate::table_featurizer::id_columns;
+use crate::trained_model::TrainedModel;
+
+/// What happens to rows that cannot be scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BadRows {
+    /// The first one ends the prediction with an error.
+    #[default]
+    Fail,
+    /// They are left out and counted.
+    Skip,
+    /// They get a line with the error in place of an answer, and are counted.
+    Mark,
+}
+
+/// How predictions are made and written.
+#[derive(Clone, Debug, Default)]
+pub struct PredictOptions {
+    /// What is written for each row.
+    pub style: AnswerStyle,
+    /// The format of the output.
+    pub format: OutputFormat,
+    /// What happens to rows that cannot be scored.
+    pub bad_rows: BadRows,
+    /// Threads; as many as cores if `None`.
+    pub threads: Option<usize>,
+}
+
+/// How many rows were scored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PredictCounts {
+    /// Rows with an answer.
+    pub rows: u64,
+    /// Rows that could not be scored.
+    pub bad: u64,
+    /// The first of them, with its place.
+    pub first_bad: Option<String>,
+}
+
+/// Scores every row of an input and writes an answer for each to `out`, in the order of the input.
+/// The output is flushed whenever no other answer is ready, so a line of a stream is answered as
+/// it arrives.
+///
+/// # Errors
+/// If the input cannot be read, does not fit the model or has no row, a row cannot be scored and
+/// must not be skipped, the output cannot be written, or `stop` says so.
+pub fn predict(
+    model: &TrainedModel,
+    input: &ScoreInput,
+    options: &PredictOptions,
+    out: &mut dyn Write,
+    stop: StopFn<'_>,
+) -> Result<PredictCounts, ScoreError> {
+    let ids = IdColumns::of(model, input);
+    let answerer = Answerer::new(options.style, model.class_names());
+    let rows = OutputRows::new(
+        options.format,
+        &ids.names,
+        &answerer.columns(model.outputs()),
+        model.class_names(),
+        options.bad_rows == BadRows::Mark,
+    );
+    out.write_all(&rows.header()).map_err(ScoreError::output)?;
+    let mut writer = AnswerWriter { ids, answerer, rows, bad_rows: options.bad_rows };
+    let write = move |scored| writer.write(&scored);
+    let mut counts = PredictCounts::default();
+    let mut take = |answers: Answers, is_last: bool| {
+        counts.rows += answers.counts.rows;
+        counts.bad += answers.counts.bad;
+        counts.first_bad = counts.first_bad.take().or(answers.counts.first_bad);
+        out.write_all(&answers.text).map_err(ScoreError::output)?;
+        if is_last { out.flush().map_err(ScoreError::output) } else { Ok(()) }
+    };
+    score(model, input, options.threads, stop, write, &mut take)?;
+    if counts.rows + counts.bad == 0 {
+        return Err(ScoreError::Refused(format!("{}: there are no rows", input.origin())));
+    }
+    out.flush().map_err(ScoreError::output)?;
+    Ok(counts)
+}
+
+/// The columns that identify a row.
+#[derive(Clone, Debug)]
+struct IdColumns {
+    names: Vec<String>,
+    /// Whether the first is the file.
+    has_file: bool,
+    /// Whether there is a number.
+    has_number: bool,
+}
+
+impl IdColumns {
+    fn of(model: &TrainedModel, input: &ScoreInput) -> Self {
+        let own = model.table_featurizer().map(|table| id_columns(table)).unwrap_or_default();
+        if !own.is_empty() && matches!(input, ScoreInput::Text(_)) {
+            return Self { names: own, has_file: false, has_number: false };
+        }
+        let (names, has_file, has_number) = match input {
+            ScoreInput::Examples(input) if input.names.is_some() => (vec!["file"], false, false),
+            ScoreInput::Examples(_) => (vec!["row"], false, true),
+            ScoreInput::Text(sources) if sources.len() > 1 => (vec!["file", "line"], true, true),
+            ScoreInput::Text(_) => (vec!["line"], false, true),
+        };
+        let names = names.into_iter().map(String::from).collect();
+        Self { names, has_file, has_number }
+    }
+}
+
+/// Some answers, ready to be written.
+struct Answers {
+    text: Vec<u8>,
+    counts: PredictCounts,
+}
+
+/// Turns scored rows into lines.
+#[derive(Clone)]
+struct AnswerWriter {
+    ids: IdColumns,
+    answerer: Answerer,
+    rows: OutputRows,
+    bad_rows: BadRows,
+}
+
+impl AnswerWriter {
+    fn write(&mut self, scored: &ScoredRows) -> Result<Answers, ScoreError> {
+        let (mut text, mut counts) = (Vec::new(), PredictCounts::default());
+        let mut bad = scored.bad.iter().peekable();
+        let mut ids = Vec::new();
+        let texts = scored.ids.len() / scored.numbers.len().max(1);
+        for (index, scores) in scored.rows().enumerate() {
+            while let Some(row) = bad.next_if(|row| row.before <= index) {
+                self.write_bad(scored, row, &mut counts, &mut text)?;
+            }
+            ids.clear();
+            if self.ids.has_file {
+                ids.push(IdValue::Text(&scored.source));
+            }
+            if self.ids.has_number {
+                ids.push(IdValue::Number(scored.numbers[index]));
+            }
+            let own = &scored.ids[index * texts..][..texts];
+            ids.extend(own.iter().map(|id| IdValue::Text(id)));
+            self.rows.row(&ids, self.answerer.answer(scores), &mut text);
+            counts.rows += 1;
+        }
+        for row in bad {
+            self.write_bad(scored, row, &mut counts, &mut text)?;
+        }
+        Ok(Answers { text, counts })
+    }
+
+    fn write_bad(
+        &self,
+        scored: &ScoredRows,
+        row: &BadRow,
+        counts: &mut PredictCounts,
+        text: &mut Vec<u8>,
+    ) -> Result<(), ScoreError> {
+        let place = scored.place(row);
+        if self.bad_rows == BadRows::Fail {
+            return Err(ScoreError::Refused(place));
+        }
+        counts.bad += 1;
+        counts.first_bad.get_or_insert(place);
+        if self.bad_rows == BadRows::Mark {
+            let mut ids = Vec::new();
+            if self.ids.has_file {
+                ids.push(IdValue::Text(&scored.source));
+            }
+            if self.ids.has_number {
+                ids.push(IdValue::Number(row.number));
+            }
+            // The ids of a bad line are unknown.
+            let name = row.name.as_deref().unwrap_or_default();
+            ids.resize(self.ids.names.len(), IdValue::Text(name));
+            self.rows.bad_row(&ids, &row.what, text);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Computes scores: exactly those that a test of the trainer judges.
+
+use std::sync::Arc;
+
+use paceline_data::Patches;
+use paceline_model::{Batch, Model, Network, Rows, SharedPatches, Softmax, Tally};
+use paceline_record::ModelForm;
+
+use crate::error::ScoreError;
+use crate::trained_model::TrainedModel;
+
+/// Memory for the values of a block of a network's examples, in bytes.
+const BLOCK_BYTES: usize = 64 << 20;
+/// The most examples of a block of a network.
+const MOST_EXAMPLES: usize = 128;
+
+/// Computes the scores of examples with a trained model. It holds scratch memory, so every thread
+/// has one of its own ([`TrainedModel::scorer`]).
+///
+/// Scores are those that a test while training judges, bit for bit. A score of a model with one
+/// score for each class goes through softmax to become a probability; the single score of logistic
+/// regression goes through the logistic function, and belongs to the second class.
+pub struct Scorer {
+    params: Arc<[f32]>,
+    outputs: usize,
+    inputs: usize,
+    /// `None` for logistic regression, whose scores need no scratch memory.
+    model: Option<Box<dyn Model>>,
+    /// The same for images in patches, if it has such a form.
+    patch_model: Option<Softmax>,
+    tally: Tally,
+    labels: Vec<u32>,
+    scores: Vec<f32>,
+}
+
+impl Scorer {
+    pub(crate) fn new(trained: &TrainedModel) -> Result<Self, ScoreError> {
+        let model: Option<Box<dyn Model>> = match (&trained.description().form, trained) {
+            (ModelForm::Logistic { .. }, _) => None,
+            (ModelForm::Softmax { inputs, classes }, _) => {
+                Some(Box::new(Softmax::new(*inputs, *classes)))
+            }
+            (ModelForm::Network { .. }, trained) => {
+                let Some(network) = trained.architecture() else {
+                    unreachable!("a network has an architecture")
+                };
+                let block = (BLOCK_BYTES / 4 / network.values().max(1)).clamp(1, MOST_EXAMPLES);
+                let built = Network::of(network.clone(), block, 1);
+                Some(Box::new(built.map_err(|error| ScoreError::Refused(error.to_string()))?))
+            }
+        };
+        let patch_model = match trained.description().form {
+            ModelForm::Softmax { inputs, classes } => {
+                Some(Softmax::for_patches(inputs, classes, 1).map_err(ScoreError::Refused)?)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            params: trained.params().clone(),
+            outputs: trained.outputs(),
+            inputs: trained.inputs(),
+            model,
+            patch_model,
+            tally: Tally::keeping_scores(),
+            labels: Vec::new(),
+            scores: Vec::new(),
+        })
+    }
+
+    /// Scores of an example.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// The scores of sparse rows, example after example.
+    ///
+    /// # Panics
+    /// If the model takes dense examples, or a key is not below its number of features.
+    pub fn score_rows(&mut self, rows: Rows<'_>) -> &[f32] {
+        assert!(self.model.is_none(), "the model takes dense examples");
+        self.scores.clear();
+        rows.linear_scores(&self.params, &mut self.scores);
+        &self.scores
+    }
+
+    /// The scores of dense examples, given by all their values.
+    ///
+    /// # Panics
+    /// If the model takes sparse rows, or the values are not those of whole examples.
+    pub fn score_values(&mut self, values: &[f32]) -> &[f32] {
+        let Some(model) = &mut self.model else { panic!("the model takes sparse rows") };
+        assert!(values.len().is_multiple_of(self.inputs), "values of whole examples");
+        self.tally.clear();
+        let most = model.max_block();
+        for values in values.chunks(most * self.inputs) {
+            let examples = values.len() / self.inputs;
+            // Scores do not depend on labels.
+            self.labels.resize(examples.max(self.labels.len()), 0);
+            let block = Batch::dense(values, &self.labels[..examples]);
+            model.evaluate(&self.params, block, &mut self.tally);
+        }
+        self.tally.scores()
+    }
+
+    /// Whether it scores images in patches, as the trainer does for mostly empty images.
+    pub fn takes_patches(&self) -> bool {
+        self.patch_model.is_some()
+    }
+
+    /// The scores of some images in patches.
+    ///
+    /// # Panics
+    /// If it [does not take](Self::takes_patches) patches, or there are no such images.
+    pub fn score_patches(&mut self, patches: &Patches, which: &[u32]) -> &[f32] {
+        let Some(model) = &mut self.patch_model else { panic!("the model takes no patches") };
+        self.tally.clear();
+        for which in which.chunks(model.max_block()) {
+            let (words, starts) = (patches.words(), patches.starts());
+            self.labels.resize(which.len().max(self.labels.len()), 0);
+            let examples = SharedPatches { words, starts, which };
+            let block = Batch::patches(examples, &self.labels[..which.len()]);
+            model.evaluate(&self.params, block, &mut self.tally);
+        }
+        self.tally.scores()
+    }
+}

@@ -1,0 +1,124 @@
+//! Turns rows of tables into features, with the featuriser that the model file holds.
+
+use std::sync::Arc;
+
+use memchr::memchr_iter;
+use paceline_table::{ColumnRole, EncodedRow, Featurizer, Fields, Records, RowEncoder, TextFormat};
+
+use crate::error::ScoreError;
+use crate::text_chunks::{TextChunk, TextLayout};
+use crate::text_scorer::{TextFeaturizer, TextRows};
+
+/// What some programs write at the start of UTF-8 text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Featurises tables on one thread.
+pub(crate) struct TableFeaturizer {
+    featurizer: Arc<Featurizer>,
+    /// Whether the model takes all features as a vector.
+    is_dense: bool,
+    columns: Option<FileColumns>,
+    row: EncodedRow,
+}
+
+/// How the rows of one file are encoded.
+struct FileColumns {
+    source: Arc<str>,
+    encoder: RowEncoder,
+    /// Where the columns are that identify a row.
+    ids: Vec<usize>,
+}
+
+impl TableFeaturizer {
+    pub(crate) fn new(featurizer: Arc<Featurizer>, is_dense: bool) -> Self {
+        Self { featurizer, is_dense, columns: None, row: EncodedRow::default() }
+    }
+
+    /// The columns of the file that a chunk is from.
+    fn columns_of(&mut self, chunk: &TextChunk) -> Result<&FileColumns, ScoreError> {
+        let is_known = |known: &FileColumns| Arc::ptr_eq(&known.source, &chunk.source);
+        if !self.columns.as_ref().is_some_and(is_known) {
+            let names = match &chunk.header {
+                Some(header) => header_names(header, self.featurizer.format),
+                None => self.names_without_header(chunk),
+            };
+            let encoder = self
+                .featurizer
+                .encoder_without_label(&names)
+                .map_err(|error| ScoreError::Refused(format!("{}: {error}", chunk.source)))?;
+            let place = |name: &String| names.iter().position(|column| column == name);
+            let ids = id_columns(&self.featurizer).iter().filter_map(place).collect();
+            self.columns = Some(FileColumns { source: chunk.source.clone(), encoder, ids });
+        }
+        let Some(columns) = &self.columns else { unreachable!("set above") };
+        Ok(columns)
+    }
+
+    /// The names of a file without a header: those of the training files, whose order it has. The
+    /// label may be missing.
+    fn names_without_header(&self, chunk: &TextChunk) -> Vec<String> {
+        let columns = &self.featurizer.columns;
+        let mut fields = Fields::default();
+        Records::new(&chunk.bytes, self.featurizer.format).next(&mut fields);
+        let is_unlabelled = fields.len() + 1 == columns.len();
+        let is_label = |role: &ColumnRole| matches!(role, ColumnRole::Label { .. });
+        let kept = columns.iter().filter(|column| !(is_unlabelled && is_label(&column.role)));
+        kept.map(|column| column.name.clone()).collect()
+    }
+}
+
+/// How the text of a featuriser's tables is cut.
+pub(crate) fn table_layout(featurizer: &Featurizer) -> TextLayout {
+    let TextFormat { quotes, header, .. } = featurizer.format;
+    TextLayout { has_quotes: quotes, has_header: header }
+}
+
+/// The names of the columns that identify a row.
+pub(crate) fn id_columns(featurizer: &Featurizer) -> Vec<String> {
+    let ids = featurizer.columns.iter().filter(|column| matches!(column.role, ColumnRole::Id));
+    ids.map(|column| column.name.clone()).collect()
+}
+
+fn header_names(header: &[u8], format: TextFormat) -> Vec<String> {
+    let text = header.strip_prefix(BYTE_ORDER_MARK).unwrap_or(header);
+    let mut fields = Fields::default();
+    Records::new(text, format).next(&mut fields);
+    let name = |field: &[u8]| String::from_utf8_lossy(field).trim().to_owned();
+    fields.iter().map(name).collect()
+}
+
+impl TextFeaturizer for TableFeaturizer {
+    fn featurize(&mut self, chunk: &TextChunk, rows: &mut TextRows<'_>) -> Result<(), ScoreError> {
+        let (format, is_dense) = (self.featurizer.format, self.is_dense);
+        let features = self.featurizer.features();
+        let mut row = std::mem::take(&mut self.row);
+        let columns = self.columns_of(chunk)?;
+        let mut records = Records::new(&chunk.bytes, format);
+        let mut fields = Fields::default();
+        let (mut line, mut counted) = (chunk.first_line, 0);
+        while records.next(&mut fields) {
+            let start = records.started();
+            line += memchr_iter(b'\n', &chunk.bytes[counted..start]).count() as u64;
+            counted = start;
+            if let Err(fault) = columns.encoder.encode(&fields, &mut row) {
+                rows.push_bad(line, fault.describe(&fields, columns.encoder.names()));
+                continue;
+            }
+            if is_dense {
+                let at = rows.block.dense.len();
+                rows.block.dense.resize(at + features, 0.0);
+                row.write_dense(&mut rows.block.dense[at..]);
+                rows.block.push_label(row.label);
+            } else if row.all_ones() {
+                rows.block.push_row(&row.keys, &[], row.label);
+            } else {
+                rows.block.push_row(&row.keys, &row.values, row.label);
+            }
+            rows.numbers.push(line);
+            let id = |&at: &usize| String::from_utf8_lossy(fields.get(at)).into_owned();
+            rows.block.ids.extend(columns.ids.iter().map(id));
+        }
+        self.row = row;
+        Ok(())
+    }
+}

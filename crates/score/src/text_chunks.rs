@@ -1,0 +1,324 @@
+//! Cuts text into chunks of whole lines, which threads take one by one.
+//!
+//! A file is read in large blocks. A stream is handed over as soon as it has a whole line, so that
+//! every line is answered when it arrives. Memory has a bound: a line above the limit is dropped
+//! while it is read, and counts as a bad row.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use memchr::{memchr, memchr_iter, memchr2_iter, memrchr};
+use paceline_data::sparse::MAX_LINE_BYTES;
+use paceline_data::unpack;
+use paceline_table::open_table_stream;
+
+use crate::error::ScoreError;
+
+/// The size of a chunk of a file, in bytes.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Encloses fields that contain line ends.
+const QUOTE: u8 = b'"';
+/// What one read asks for, in bytes.
+const READ_BYTES: usize = 64 << 10;
+
+/// Where text comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextSource {
+    /// A file, plain or gzip.
+    File(PathBuf),
+    /// Standard input, plain or gzip.
+    StandardInput,
+}
+
+impl TextSource {
+    /// Its name in messages and in the column `file`.
+    pub fn name(&self) -> String {
+        match self {
+            TextSource::File(path) => path.display().to_string(),
+            TextSource::StandardInput => "standard input".into(),
+        }
+    }
+
+    fn open(&self) -> Result<Box<dyn Read + Send>, ScoreError> {
+        match self {
+            TextSource::File(path) => Ok(open_table_stream(path)?),
+            TextSource::StandardInput => {
+                let unpacked = unpack::Unpacked::new(io::stdin());
+                Ok(Box::new(unpacked.map_err(|source| self.unreadable(source))?))
+            }
+        }
+    }
+
+    fn unreadable(&self, source: io::Error) -> ScoreError {
+        ScoreError::Io { what: format!("cannot read {}", self.name()), source }
+    }
+}
+
+/// How text is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TextLayout {
+    /// Whether double quotes may enclose line ends.
+    pub(crate) has_quotes: bool,
+    /// Whether the first row of each source has the names of its columns.
+    pub(crate) has_header: bool,
+}
+
+impl TextLayout {
+    /// The end of the last whole row, after its newline.
+    fn last_end(self, bytes: &[u8]) -> Option<usize> {
+        if !self.has_quotes || memchr(QUOTE, bytes).is_none() {
+            return memrchr(b'\n', bytes).map(|at| at + 1);
+        }
+        self.ends(bytes).last()
+    }
+
+    /// The ends of all whole rows, after their newlines.
+    fn ends(self, bytes: &[u8]) -> impl Iterator<Item = usize> {
+        let mut is_inside = false;
+        memchr2_iter(QUOTE, b'\n', bytes).filter_map(move |at| {
+            is_inside ^= self.has_quotes && bytes[at] == QUOTE;
+            (bytes[at] == b'\n' && !is_inside).then_some(at + 1)
+        })
+    }
+}
+
+/// Some whole rows of one source.
+#[derive(Clone, Debug)]
+pub(crate) struct TextChunk {
+    /// The rows. Only the last one of a source may lack its newline.
+    pub(crate) bytes: Vec<u8>,
+    /// The first row of the source, if it has the names of the columns; it is not among `bytes`.
+    pub(crate) header: Option<Arc<[u8]>>,
+    /// The number of the first line, from 1.
+    pub(crate) first_line: u64,
+    /// The name of the source.
+    pub(crate) source: Arc<str>,
+    /// Whether it stands for one line above the limit, whose bytes are dropped.
+    pub(crate) is_too_long: bool,
+}
+
+/// Reads sources one after another.
+pub(crate) struct TextChunks {
+    sources: std::vec::IntoIter<TextSource>,
+    layout: TextLayout,
+    open: Option<OpenSource>,
+}
+
+struct OpenSource {
+    source: TextSource,
+    name: Arc<str>,
+    stream: Box<dyn Read + Send>,
+    layout: TextLayout,
+    header: Option<Arc<[u8]>>,
+    /// The beginning of a line whose end is not read yet.
+    rest: Vec<u8>,
+    line: u64,
+    ended: bool,
+}
+
+impl TextChunks {
+    pub(crate) fn new(sources: Vec<TextSource>, layout: TextLayout) -> Self {
+        Self { sources: sources.into_iter(), layout, open: None }
+    }
+
+    /// The next chunk; `None` at the end of all sources.
+    pub(crate) fn next(&mut self) -> Result<Option<TextChunk>, ScoreError> {
+        loop {
+            if let Some(open) = &mut self.open {
+                let chunk = open.chunk().map_err(|error| open.source.unreadable(error))?;
+                if chunk.is_some() {
+                    return Ok(chunk);
+                }
+            }
+            let Some(source) = self.sources.next() else { return Ok(None) };
+            let stream = source.open()?;
+            let name = source.name().into();
+            self.open = Some(OpenSource {
+                source,
+                name,
+                stream,
+                layout: self.layout,
+                header: None,
+                rest: vec![],
+                line: 1,
+                ended: false,
+            });
+        }
+    }
+}
+
+impl OpenSource {
+    fn chunk(&mut self) -> io::Result<Option<TextChunk>> {
+        let least = match self.source {
+            TextSource::File(_) => CHUNK_BYTES,
+            TextSource::StandardInput => 1,
+        };
+        if self.layout.has_header && self.header.is_none() {
+            self.take_header()?;
+        }
+        let mut bytes = std::mem::take(&mut self.rest);
+        let whole = loop {
+            match self.layout.last_end(&bytes) {
+                _ if self.ended => break bytes.len(),
+                Some(whole) if bytes.len() >= least => break whole,
+                None if bytes.len() > MAX_LINE_BYTES => return self.skip_line(bytes).map(Some),
+                _ => self.ended = self.read(&mut bytes)? == 0,
+            }
+        };
+        self.rest = bytes.split_off(whole);
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let first_line = self.line;
+        self.line += memchr_iter(b'\n', &bytes).count() as u64;
+        let (source, header) = (self.name.clone(), self.header.clone());
+        Ok(Some(TextChunk { bytes, header, first_line, source, is_too_long: false }))
+    }
+
+    /// Reads the first row, which has the names of the columns.
+    fn take_header(&mut self) -> io::Result<()> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        let end = loop {
+            let first = self.layout.ends(&bytes).next();
+            match first {
+                Some(end) => break end,
+                None if self.ended || bytes.len() > MAX_LINE_BYTES => break bytes.len(),
+                None => self.ended = self.read(&mut bytes)? == 0,
+            }
+        };
+        self.rest = bytes.split_off(end);
+        self.line += memchr_iter(b'\n', &bytes).count() as u64;
+        self.header = Some(bytes.into());
+        Ok(())
+    }
+
+    /// Appends what one read gives; how much.
+    fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        let start = bytes.len();
+        bytes.resize(start + READ_BYTES, 0);
+        let read = loop {
+            match self.stream.read(&mut bytes[start..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        bytes.truncate(start + read);
+        Ok(read)
+    }
+
+    /// Drops a line that is too long, of which `bytes` is the beginning.
+    fn skip_line(&mut self, mut bytes: Vec<u8>) -> io::Result<TextChunk> {
+        loop {
+            bytes.clear();
+            self.ended = self.read(&mut bytes)? == 0;
+            let end = memchr(b'\n', &bytes);
+            if let Some(end) = end {
+                self.rest = bytes.split_off(end + 1);
+            }
+            if end.is_some() || self.ended {
+                break;
+            }
+        }
+        let first_line = self.line;
+        self.line += 1;
+        let source = self.name.clone();
+        let header = self.header.clone();
+        Ok(TextChunk { bytes: Vec::new(), header, first_line, source, is_too_long: true })
+    }
+}
+
+/// The lines of a chunk with their numbers, without newlines.
+pub(crate) fn lines(chunk: &TextChunk) -> impl Iterator<Item = (u64, &[u8])> {
+    let mut rest = &chunk.bytes[..];
+    (chunk.first_line..).map_while(move |number| {
+        if rest.is_empty() {
+            return None;
+        }
+        let (line, after) = match memchr(b'\n', rest) {
+            Some(end) => (&rest[..end], &rest[end + 1..]),
+            None => (rest, &[][..]),
+        };
+        rest = after;
+        Some((number, line))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> Vec<(u64, Option<String>)> {
+        all_with(text, TextLayout::default())
+    }
+
+    fn all_with(text: &str, layout: TextLayout) -> Vec<(u64, Option<String>)> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows");
+        std::fs::write(&path, text).unwrap();
+        let mut chunks = TextChunks::new(vec![TextSource::File(path)], layout);
+        let mut found = Vec::new();
+        while let Some(chunk) = chunks.next().unwrap() {
+            if chunk.is_too_long {
+                found.push((chunk.first_line, None));
+            }
+            let text = |line: &[u8]| String::from_utf8(line.to_vec()).unwrap();
+            found.extend(lines(&chunk).map(|(number, line)| (number, Some(text(line)))));
+        }
+        found
+    }
+
+    #[test]
+    fn every_line_has_its_number_wherever_chunks_are_cut() {
+        for (count, end) in [(0, ""), (1, ""), (3, "\n"), (60_000, "\n"), (60_000, "")] {
+            let text = (1..=count).map(|i| format!("line {i}")).collect::<Vec<_>>().join("\n");
+            let found = all(&(text + if count > 0 { end } else { "" }));
+            assert_eq!(found.len(), count);
+            for (number, line) in found {
+                assert_eq!(line.unwrap(), format!("line {number}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_above_the_limit_is_dropped_and_the_next_ones_keep_their_numbers() {
+        for len in [MAX_LINE_BYTES + 2 * READ_BYTES, 5 << 20] {
+            let found = all(&format!("a\n{}\nb\nc", "x".repeat(len)));
+            let [first, .., last] = &found[..] else { panic!("{found:?}") };
+            assert_eq!(first, &(1, Some("a".into())));
+            assert_eq!(last, &(4, Some("c".into())));
+            assert_eq!(found[1], (2, None));
+        }
+        assert_eq!(all(&"x".repeat(3 << 20)), [(1, None)]);
+    }
+
+    #[test]
+    fn an_empty_file_has_no_lines() {
+        assert_eq!(all(""), []);
+        assert_eq!(all("\n"), [(1, Some(String::new()))]);
+    }
+
+    #[test]
+    fn rows_with_quoted_line_ends_stay_whole_and_the_header_is_kept_apart() {
+        let layout = TextLayout { has_quotes: true, has_header: true };
+        let rows = (0..40_000).map(|i| format!("{i},\"a\nb \"\"c\"\"\"\n")).collect::<String>();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows");
+        std::fs::write(&path, format!("id,\"te\nxt\"\n{rows}")).unwrap();
+        let mut chunks = TextChunks::new(vec![TextSource::File(path)], layout);
+        let (mut seen, mut first_line) = (0, 3);
+        while let Some(chunk) = chunks.next().unwrap() {
+            assert_eq!(chunk.header.as_deref(), Some(&b"id,\"te\nxt\"\n"[..]));
+            assert_eq!(chunk.first_line, first_line);
+            assert!(chunk.bytes.starts_with(format!("{seen},").as_bytes()));
+            let lines = memchr_iter(b'\n', &chunk.bytes).count() as u64;
+            assert!(chunk.bytes.ends_with(b"\"\n") && lines % 2 == 0);
+            (seen, first_line) = (seen + lines / 2, first_line + lines);
+        }
+        assert_eq!(seen, 40_000);
+        assert_eq!(all_with("id,text\n", layout), [], "a header alone has no rows");
+        let unclosed = format!("id,text\n1,\"{}\n2,b\n", "x\n".repeat(MAX_LINE_BYTES));
+        let found = all_with(&unclosed, layout);
+        assert!(found.iter().any(|(line, text)| *line == 2 && text.is_none()), "dropped");
+    }
+}

@@ -1,0 +1,119 @@
+//! Scores chunks of text: the work of one thread.
+
+use paceline_data::sparse::{LineParser, MAX_LINE_BYTES, SparseFormat};
+use paceline_record::InputKind;
+
+use crate::error::ScoreError;
+use crate::scored_rows::{BadRow, FeatureBlock, ScoredRows};
+use crate::scorer::Scorer;
+use crate::table_featurizer::TableFeaturizer;
+use crate::text_chunks::{TextChunk, lines};
+use crate::trained_model::TrainedModel;
+
+/// Turns rows of text into features. Each thread has its own.
+pub(crate) trait TextFeaturizer: Send {
+    /// Appends the rows of a chunk.
+    ///
+    /// # Errors
+    /// If the source cannot be read at all, as a table without a column that the model needs.
+    fn featurize(&mut self, chunk: &TextChunk, rows: &mut TextRows<'_>) -> Result<(), ScoreError>;
+}
+
+/// Where the rows of a chunk go.
+pub(crate) struct TextRows<'a> {
+    pub(crate) block: &'a mut FeatureBlock,
+    /// The line of each row in the block.
+    pub(crate) numbers: &'a mut Vec<u64>,
+    bad: &'a mut Vec<BadRow>,
+}
+
+impl TextRows<'_> {
+    /// Notes a row that cannot be scored.
+    pub(crate) fn push_bad(&mut self, number: u64, what: String) {
+        let before = self.numbers.len();
+        self.bad.push(BadRow { before, name: None, number, what });
+    }
+}
+
+impl TextFeaturizer for LineParser {
+    fn featurize(&mut self, chunk: &TextChunk, rows: &mut TextRows<'_>) -> Result<(), ScoreError> {
+        for (number, line) in lines(chunk) {
+            if line.len() > MAX_LINE_BYTES {
+                rows.push_bad(number, too_long());
+                continue;
+            }
+            match self.parse(line) {
+                Ok(None) => {}
+                Ok(Some(parsed)) => {
+                    let label = parsed.has_label.then_some(parsed.row.label);
+                    rows.block.push_row(parsed.row.keys, parsed.row.values, label);
+                    rows.numbers.push(number);
+                }
+                Err(what) => rows.push_bad(number, what),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn too_long() -> String {
+    format!("longer than {MAX_LINE_BYTES} bytes")
+}
+
+/// The featuriser of a model that takes lines of text; `None` if it takes something else.
+pub(crate) fn text_featurizer(model: &TrainedModel) -> Option<Box<dyn TextFeaturizer>> {
+    let (format, features, first_index) = match model.description().input.kind {
+        InputKind::Libsvm { features, first_index } => {
+            (SparseFormat::Libsvm, features, first_index)
+        }
+        InputKind::Clicks { features } => (SparseFormat::Libsvm, features, 1),
+        InputKind::Criteo { features } => (SparseFormat::Criteo, features, 0),
+        InputKind::Table { .. } => {
+            let featurizer = model.table_featurizer()?.clone();
+            return Some(Box::new(TableFeaturizer::new(featurizer, !model.is_sparse())));
+        }
+        _ => return None,
+    };
+    // A description that does not fit the parameters is refused here and not by a panic later.
+    let fits = model.is_sparse() && features == model.inputs();
+    fits.then(|| Box::new(LineParser::new(format, features, first_index)) as _)
+}
+
+/// Scores chunks of text on one thread.
+pub(crate) struct TextScorer {
+    featurizer: Box<dyn TextFeaturizer>,
+    scorer: Scorer,
+    block: FeatureBlock,
+}
+
+impl TextScorer {
+    pub(crate) fn new(featurizer: Box<dyn TextFeaturizer>, scorer: Scorer) -> Self {
+        Self { featurizer, scorer, block: FeatureBlock::default() }
+    }
+
+    pub(crate) fn score(&mut self, chunk: TextChunk) -> Result<ScoredRows, ScoreError> {
+        let mut scored = ScoredRows {
+            source: chunk.source.clone(),
+            unit: "line",
+            outputs: self.scorer.outputs(),
+            ..ScoredRows::default()
+        };
+        self.block.clear();
+        let (numbers, bad) = (&mut scored.numbers, &mut scored.bad);
+        let mut rows = TextRows { block: &mut self.block, numbers, bad };
+        if chunk.is_too_long {
+            rows.push_bad(chunk.first_line, too_long());
+        } else {
+            self.featurizer.featurize(&chunk, &mut rows)?;
+        }
+        let scores = if self.block.dense.is_empty() {
+            self.scorer.score_rows(self.block.rows())
+        } else {
+            self.scorer.score_values(&self.block.dense)
+        };
+        scored.scores.extend_from_slice(scores);
+        scored.labels.clone_from(&self.block.labels);
+        scored.ids = std::mem::take(&mut self.block.ids);
+        Ok(scored)
+    }
+}

@@ -1,0 +1,110 @@
+//! Predictions for tables: the featuriser of the model file reads the rows, whatever the order of
+//! their columns.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{RunFolder, Sandbox, assert_says};
+
+/// Rows with a number, a category and a label that follows from them.
+fn rows(range: std::ops::Range<u32>) -> String {
+    let mut text = String::from("id,age,city,buys\n");
+    for row in range {
+        let (age, city) = (20 + row * 7 % 50, ["Rome", "\"Split, HR\"", "Oslo"][row as usize % 3]);
+        let buys = if age > 45 || row.is_multiple_of(3) { "yes" } else { "no" };
+        let _ = writeln!(text, "u{row},{age},{city},{buys}");
+    }
+    text
+}
+
+const JOB: [&str; 5] = [
+    "data.path=train.csv",
+    "data.test_path=test.csv",
+    "data.columns.id=id",
+    "train.optimizer={kind=\"adagrad\", rate=0.3}",
+    "train.stop={epochs=5}",
+];
+
+/// A run of this model on a table.
+fn trained(model: &str) -> (Sandbox, RunFolder) {
+    let sandbox = Sandbox::new();
+    sandbox.write("train.csv", rows(0..600));
+    sandbox.write("test.csv", rows(600..900));
+    let run = sandbox.train("run", &[&JOB[..], &[model]].concat());
+    (sandbox, run)
+}
+
+#[test]
+fn a_table_is_answered_with_its_ids_and_evaluated_to_the_figures_of_the_trainer() {
+    for model in ["model.kind=logistic", "model.kind=softmax"] {
+        let (sandbox, run) = trained(model);
+        let printed = sandbox.ok(&["predict", "run", "test.csv"]).stdout;
+        let lines: Vec<_> = printed.lines().collect();
+        assert_eq!((lines[0], lines.len()), ("id,p_yes", 301), "{model}");
+        assert!(lines[1].starts_with("u600,") && lines[300].starts_with("u899,"), "{model}");
+        let evaluated = sandbox.ok(&["evaluate", "run", "test.csv", "--json"]).stdout;
+        let figures: Value = serde_json::from_str(&evaluated).unwrap();
+        let summary = run.summary();
+        assert_eq!(figures["accuracy"], summary["test_accuracy"], "{model}");
+        let [ours, theirs] =
+            [&figures["log_loss"], &summary["test_loss"]].map(|loss| loss.as_f64().unwrap());
+        assert!((ours - theirs).abs() < 1e-6, "{model}: {ours} and {theirs}");
+        // The scores of rows from the text are those of the trainer's own test set.
+        let scores = |args: &[&str]| -> Vec<String> {
+            let all = [&["predict", "run", "--show", "scores"], args].concat();
+            let printed = sandbox.ok(&all).stdout;
+            let score = |line: &str| line.split_once(',').unwrap().1.to_owned();
+            printed.lines().skip(1).map(score).collect()
+        };
+        assert_eq!(scores(&["test.csv"]), scores(&["--test"]), "{model}");
+        assert_eq!(scores(&["test.csv", "--threads", "1"]), scores(&["test.csv"]), "{model}");
+    }
+}
+
+#[test]
+fn columns_may_come_in_another_order_with_more_of_them_and_without_the_label() {
+    let (sandbox, _) = trained("model.kind=logistic");
+    let expected = sandbox.ok(&["predict", "run", "test.csv"]).stdout;
+    let text = fs::read_to_string(sandbox.path("test.csv")).unwrap();
+    let mut moved = String::from("\u{feff}city,note,id,age\n");
+    for line in text.lines().skip(1) {
+        let (id, rest) = line.split_once(',').unwrap();
+        let (age, rest) = rest.split_once(',').unwrap();
+        let city = rest.rsplit_once(',').unwrap().0;
+        let _ = writeln!(moved, "{city},\"a\nnote\",{id},{age}");
+    }
+    sandbox.write("moved.csv", &moved);
+    assert_eq!(sandbox.ok(&["predict", "run", "moved.csv"]).stdout, expected);
+    let printed = sandbox.fails(2, &["evaluate", "run", "moved.csv"]);
+    assert_says(&printed, &["u600: it has no label"]);
+}
+
+#[test]
+fn tables_that_do_not_fit_are_refused_and_bad_rows_counted() {
+    let (sandbox, _) = trained("model.kind=logistic");
+    sandbox.write("no-age.csv", "id,city\nu1,Rome\n");
+    assert_says(&sandbox.fails(2, &["predict", "run", "no-age.csv"]), &["no-age.csv", "\"age\""]);
+    sandbox.write("ragged.csv", "id,age,city\nu1,30,Rome\nu2,30\nu3,old,Oslo\nu4,31,Oslo\n");
+    assert_says(&sandbox.fails(2, &["predict", "run", "ragged.csv"]), &["ragged.csv, line 3: "]);
+    let output = sandbox.ok(&["predict", "run", "ragged.csv", "--on-bad", "skip"]);
+    assert_eq!(output.stdout.lines().count(), 3);
+    assert_says(&output.stderr, &["2 bad rows skipped", "ragged.csv, line 3"]);
+    sandbox.write("header.csv", "id,age,city\n");
+    assert_says(&sandbox.fails(2, &["predict", "run", "header.csv"]), &["there are no rows"]);
+    sandbox.write("unclosed.csv", "id,age,city\nu1,30,\"Rome\nu2,31,Oslo\n");
+    sandbox.fails(2, &["predict", "run", "unclosed.csv"]);
+    sandbox.write("label.csv", "id,age,city,buys\nu1,30,Rome,perhaps\n");
+    let printed = sandbox.fails(2, &["evaluate", "run", "label.csv"]);
+    assert_says(&printed, &["label.csv, line 2", "perhaps"]);
+    sandbox.write("rows.svm", "1 3:1 4:1\n");
+    assert_says(&sandbox.fails(2, &["predict", "run", "rows.svm"]), &["LIBSVM text", "a table"]);
+}
+
+#[test]
+fn the_onnx_file_of_a_table_model_says_what_is_left_to_the_caller() {
+    let (sandbox, _) = trained("model.kind=softmax");
+    let printed = sandbox.ok(&["export", "run", "-o", "model.onnx"]).stdout;
+    assert_says(&printed, &["features (float, N x", "not in the graph"]);
+}
