@@ -126,13 +126,6 @@ impl Session {
         self
     }
 
-    /// Whether the run ends when the loss is far above where it started. By default it does.
-    #[must_use]
-    pub fn on_divergence(mut self, on_divergence: OnDivergence) -> Self {
-        self.settings.on_divergence = on_divergence;
-        self
-    }
-
     /// Examples per worker and step.
     #[must_use]
     pub fn batch(mut self, batch: usize) -> Self {

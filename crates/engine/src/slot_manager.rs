@@ -20,7 +20,7 @@ use crate::error::TrainError;
 use crate::link_observers::WaitObserver;
 use crate::process_state::ProcessState;
 use crate::run_report::RunReport;
-use crate::slot_thread::{SlotAssignment, SlotEnd, SlotThread};
+use crate::slot_thread::{SlotAssignment, SlotEnd};
 use crate::task_place::incarnation;
 use crate::training_task::TrainingTask;
 
@@ -59,11 +59,16 @@ pub(crate) fn enrol(
     Ok(RosterConnection::enrol(enrolment, servers, task.settings.timeouts.start, observer)?)
 }
 
-/// Fills slots until the run is over or this process leaves. Only the coordinator returns a report.
+/// What the thread of a slot does, until the slot is left.
+pub(crate) type FillSlot<'a> = dyn Fn(&SlotAssignment) -> Result<SlotEnd, TrainError> + Sync + 'a;
+
+/// Has slots filled until the run is over or this process leaves: `fill` is called for each slot
+/// that server 0 offers, on a thread of its own. Only the coordinator returns a report.
 pub(crate) fn fill_slots(
     task: &TrainingTask<'_>,
     roster: RosterConnection,
     process: &ProcessState,
+    fill: &FillSlot<'_>,
 ) -> Result<Option<RunReport>, TrainError> {
     let is_coordinator = task.is_coordinator();
     thread::scope(|scope| {
@@ -72,6 +77,7 @@ pub(crate) fn fill_slots(
         let mut manager = SlotManager {
             task,
             process,
+            fill,
             scope,
             roster,
             ended,
@@ -129,6 +135,7 @@ struct ThreadEnd {
 struct SlotManager<'s, 'e, 'p> {
     task: &'p TrainingTask<'p>,
     process: &'p ProcessState,
+    fill: &'p FillSlot<'p>,
     scope: &'s Scope<'s, 'e>,
     roster: RosterConnection,
     ended: mpsc::Sender<ThreadEnd>,
@@ -187,11 +194,10 @@ impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
         if self.last_note.take().is_some() {
             self.task.note(NoteLevel::Info, &format!("fills slot {slot}"));
         }
-        let (task, process) = (self.task, self.process);
+        let fill = self.fill;
         let (ended, waker) = (self.ended.clone(), self.roster.waker());
         let work = move || {
-            let thread = SlotThread { task, assignment: &assignment, process };
-            let result = thread.accept_end(thread.run());
+            let result = fill(&assignment);
             // If the manager has ended, another slot has failed before.
             let _ = ended.send(ThreadEnd { slot: assignment.slot, result });
             let _ = waker.wake();

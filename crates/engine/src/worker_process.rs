@@ -11,6 +11,7 @@ use crate::run_report::RunReport;
 use crate::settings::Mode;
 use crate::single::{train_dense, train_sparse};
 use crate::slot_manager::{enrol, fill_slots};
+use crate::slot_thread::SlotThread;
 use crate::task_place::process_id;
 use crate::training_task::TrainingTask;
 
@@ -32,8 +33,12 @@ pub fn run_worker(
             let gives_up = || task.context.stop_signal().is_some() || task.is_late();
             let enrolled = enrol(task, process.clone(), &gives_up);
             let Some(roster) = task.unless_late(enrolled)? else { return Ok(None) };
-            let state = ProcessState::new(process);
-            task.unless_late(fill_slots(task, roster, &state)).map(Option::flatten)
+            let process = &ProcessState::new(process);
+            let filled = fill_slots(task, roster, process, &|assignment| {
+                let slot = SlotThread { task, assignment, process };
+                slot.accept_end(slot.run())
+            });
+            task.unless_late(filled).map(Option::flatten)
         }
     }
 }
@@ -51,6 +56,11 @@ pub fn join_run<'a>(
     let gives_up = || task.context.stop_signal().is_some();
     let roster = enrol(task, nameless, &gives_up)?;
     let name = roster.name().to_owned();
-    let task = named(&name)?;
-    fill_slots(&task, roster, &ProcessState::new(ProcessName { id, name })).map(drop)
+    let task = &named(&name)?;
+    let process = &ProcessState::new(ProcessName { id, name });
+    fill_slots(task, roster, process, &|assignment| {
+        let slot = SlotThread { task, assignment, process };
+        slot.accept_end(slot.run())
+    })
+    .map(drop)
 }

@@ -339,7 +339,7 @@ fn optimizer() -> Vec<KeySpec> {
             "train.optimizer.l1",
             ValueKind::From(0.0),
             "0.0",
-            "L1 penalty: adds this factor times the sum of all |weight| to the loss; weights that \
+            "L1 penalty: adds this factor times the absolute weights to the loss; weights that \
              gain less stay at zero",
         )
         .with(kind, &["sgd", "adagrad", "ftrl"]),

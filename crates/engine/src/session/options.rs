@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Session;
 use crate::best_settings::TestMetric;
+use crate::settings::OnDivergence;
 use crate::start_model::StartModel;
 
 impl Session {
@@ -99,6 +100,13 @@ impl Session {
     #[must_use]
     pub fn keep_best(mut self) -> Self {
         self.settings.best.keep = true;
+        self
+    }
+
+    /// Whether the run ends when the loss is far above where it started. By default it does.
+    #[must_use]
+    pub fn on_divergence(mut self, on_divergence: OnDivergence) -> Self {
+        self.settings.on_divergence = on_divergence;
         self
     }
 }
