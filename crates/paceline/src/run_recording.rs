@@ -111,7 +111,8 @@ impl TaskContext for RunDirContext {
     }
 
     fn save_best(&self, model: FinalModel<'_>, best: &BestTest) -> Result<(), TrainError> {
-        let mut file = self.run.best_model_writer(model.layout, model.step, None).map_err(refused)?;
+        let mut file =
+            self.run.best_model_writer(model.layout, model.step, None).map_err(refused)?;
         model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
         file.finish().and_then(|()| self.run.write_best_test(best)).map_err(refused)
     }

@@ -19,7 +19,7 @@
 //! ```
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use paceline_model::Layout;
@@ -30,12 +30,11 @@ use crate::error::RunFileError;
 use crate::model_description::{
     DESCRIPTION_VERSION, FEATURIZER, MODEL, ModelDescription, ModelForm,
 };
+use crate::model_reader::ModelReader;
 use crate::whole_file::temporary_path;
 
 /// The largest file that [`load`] reads, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 30;
-/// The largest header, in bytes; the format has the same limit.
-const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// Writes a model file, chunk by chunk, so that a large model need not be in memory twice. The file
 /// is complete or absent: [`finish`](ModelWriter::finish) gives it its name.
@@ -127,27 +126,8 @@ fn header(layout: &Layout, step: u64, description: Option<&ModelDescription>) ->
 /// and of models of your own do. Only the header is read.
 pub fn describe(path: &Path) -> Result<Option<ModelDescription>, RunFileError> {
     let wrong = |why: String| RunFileError::Refused(format!("{}: {why}", path.display()));
-    let unsound = |why: &str| wrong(format!("this is not a sound safetensors file: {why}"));
-    if path.is_dir() {
-        return Err(wrong("this is a directory, not a model file".into()));
-    }
-    let mut file = fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
-    let mut len = [0; 8];
-    file.read_exact(&mut len).map_err(|_| unsound("it has no header"))?;
-    let len = u64::from_le_bytes(len);
-    if len > MAX_HEADER_BYTES {
-        return Err(unsound("its header is too long"));
-    }
-    let mut header = Vec::new();
-    let read = file.take(len).read_to_end(&mut header);
-    if read.map_err(|error| wrong(error.to_string()))? as u64 != len {
-        return Err(unsound("it ends within its header"));
-    }
-    let header: Value =
-        serde_json::from_slice(&header).map_err(|error| unsound(&error.to_string()))?;
-    let metadata = &header["__metadata__"];
-    let (Some(input), Some(form)) = (metadata[FEATURIZER].as_str(), metadata[MODEL].as_str())
-    else {
+    let file = ModelReader::open(path)?;
+    let (Some(input), Some(form)) = (file.metadata(FEATURIZER), file.metadata(MODEL)) else {
         return Ok(None);
     };
     let newer = |text: &str| {
