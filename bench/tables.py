@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compares how fast a table is read with pandas and polars, alternating.
 
-Generates clicks in the shape of Criteo's logs as a CSV file with a header: a label, 13 counts and 26
-categories. Paceline reads it into cached rows, which is the time of a run of one step less that of
+Generates clicks in the shape of Criteo's logs as a CSV file with a header: a label, 13 counts and
+26 categories. Paceline reads it into cached rows, which is the time of a run of one step less that of
 the same run with the rows in the cache. pandas (its C reader) and polars read it into memory.
 
-With --people FILE TEST it prints the log loss of scikit-learn on such tables instead (tests/tables.rs).
+With --people FILE TEST it prints the log loss of scikit-learn on such tables instead
+(tests/tables.rs).
 
 Needs `pip install pandas polars scikit-learn`; build first: cargo build --release.
 """
@@ -119,7 +120,8 @@ def main():
                 lambda: read_paceline(binary, scratch, inferred),
             "pandas": lambda: read_other("pandas.read_csv(__import__('sys').argv[1], engine='c')",
                                          table),
-            "polars": lambda: read_other("polars.read_csv(__import__('sys').argv[1], infer_schema_length=10_000)", table),
+            "polars": lambda: read_other("polars.read_csv(__import__('sys').argv[1], "
+                                         "infer_schema_length=10_000)", table),
         }
         best = {name: min(side() for _ in range(1)) for name, side in sides.items()}
         for _ in range(args.repeats - 1):

@@ -16,8 +16,8 @@ pub(super) fn column_keys() -> Vec<KeySpec> {
     let help = "what the column is: the class of a row; a number; one of several values; several \
                 values; words; the weight of a row; not used, but copied to predictions; not used";
     let scales = ValueKind::Word(&["standard", "raw", "log", "buckets"]);
-    let scale = "standard: mean 0 and deviation 1; log: the same of the \
-                 logarithm of 1 plus the magnitude, with its sign; buckets: by quantiles, as categories";
+    let scale = "standard: mean 0 and deviation 1; log: the same of the logarithm of 1 plus the \
+                 magnitude, with its sign; buckets: by quantiles, as categories";
     let bits = "hash values, or words, to this number of bits; by default a column with at most \
                 1000 different values in the first rows has a vocabulary instead, and other \
                 columns use `data.bits`";

@@ -101,19 +101,18 @@ fn model() -> Vec<KeySpec> {
 
 fn data() -> Vec<KeySpec> {
     let kind = "data.kind";
+    [data_source(kind), data_use(kind), table_keys(kind, MODEL)].into_iter().flatten().collect()
+}
+
+/// Where examples come from.
+fn data_source(kind: &str) -> Vec<KeySpec> {
     let generated: &[&str] = &["digits", "clicks", "fake-images"];
     let kinds = "training data (`paceline data list`); `\"table\"` if `data.path` ends in .csv, \
                  .tsv or .parquet, with or without .gz";
     let path = "directory of the four IDX files, plain or gzip, by default the cache; file, \
-                 directory or pattern of rows or tables; .npz file, .npy file or directory of .npy files; \
-                 directory or list of pictures";
-    let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
-                 greatest index found for libsvm and tfrecord";
-    let cache = "directory for the cache of rows; defaults to `rows` in the cache directory";
-    let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
-    let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
-    let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
-    let mut keys = vec![
+                 directory or pattern of rows or tables; .npz file, .npy file or directory of .npy \
+                 files; directory or list of pictures";
+    vec![
         key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
             .default_when("\"clicks\"", &[(MODEL, &["logistic"])])
             .default_when("\"fake-images\"", &[(MODEL, &["alexnet"])]),
@@ -127,6 +126,18 @@ fn data() -> Vec<KeySpec> {
         key("data.test_examples", COUNT, "10000", "test examples to generate")
             .default_when("400", &[(kind, &["fake-images"])])
             .with(kind, generated),
+    ]
+}
+
+/// How examples are read and used.
+fn data_use(kind: &str) -> Vec<KeySpec> {
+    let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
+                 greatest index found for libsvm and tfrecord";
+    let cache = "directory for the cache of rows; defaults to `rows` in the cache directory";
+    let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
+    let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
+    let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
+    vec![
         key(
             "data.size",
             ValueKind::Whole { min: 1, max: 4096 },
@@ -150,9 +161,7 @@ fn data() -> Vec<KeySpec> {
             .with(kind, CACHED_ROWS)
             .when(KeyCondition::IsTrue("data.shuffle")),
         optional("data.cache", ValueKind::Path, cache).with(kind, CACHED_ROWS),
-    ];
-    keys.extend(table_keys(kind, MODEL));
-    keys
+    ]
 }
 
 /// The names of arrays and features.

@@ -10,7 +10,8 @@ use crate::column::{CodeChoice, ColumnChoice, ScaleChoice};
 use crate::open::{PlannedTable, TableSpec, plan_columns, plan_table};
 use crate::table_text::TableText;
 
-/// The sections `[data]` and `[data.columns]` of a job for this table, with the reasons as comments.
+/// The sections `[data]` and `[data.columns]` of a job for this table, with the reasons as
+/// comments.
 ///
 /// # Errors
 /// If the first file cannot be read, or no column can be the label.

@@ -33,8 +33,8 @@ impl OpenTable {
             let (width, widest) = columns.pop().unwrap_or((0, &self.rows.origin));
             let what = format!(
                 "the columns make up {features} inputs, and a dense model takes at most \
-                 {MAX_DENSE_FEATURES}; the widest is {widest:?} with {width}: give it fewer bits or a \
-                 greater min_count, or set model.kind = \"logistic\""
+                 {MAX_DENSE_FEATURES}; the widest is {widest:?} with {width}: give it fewer bits \
+                 or a greater min_count, or set model.kind = \"logistic\""
             );
             return Err(DataError::SparseSpec { kind: "table", what });
         }
