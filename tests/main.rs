@@ -31,6 +31,7 @@ mod held_out;
 mod hostile_peers;
 mod interruptions;
 mod jobs;
+mod large_networks;
 mod layers;
 mod lost_tasks;
 mod metrics;

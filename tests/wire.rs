@@ -1,7 +1,11 @@
 //! `cluster.wire = "bf16"`: half the bytes, the same accuracy, and the same bits however often
 //! tasks die, with servers and in `mirrored`.
 
-use crate::support::{ENDLESS, RunFolder, Sandbox, assert_says, first_error, signal_to};
+use serde_json::json;
+
+use crate::support::{
+    ENDLESS, ManualRun, RunFolder, Sandbox, assert_says, first_error, free_ports, signal_to,
+};
 
 const ROUNDED: &str = "cluster.wire=bf16";
 const MOMENTUM: &str = "train.optimizer.kind=momentum";
@@ -98,21 +102,19 @@ const LENET: [&str; 5] = [
 
 #[test]
 fn mirrored_ends_with_the_same_bits_when_a_worker_dies() {
-    for (workers, more) in [
-        ("cluster.workers=2", &["train.stop.steps=1500"][..]),
-        ("cluster.workers=3", &["train.stop.steps=1500", "checkpoint.every_steps=200"]),
-        ("cluster.workers=3", &["train.stop.steps=900", "cluster.factors=always"]),
+    // One at a time: two lost workers take what only they knew with them.
+    for (workers, killed, more) in [
+        ("cluster.workers=2", "worker:1", "seed=2"),
+        ("cluster.workers=2", "worker:0", "checkpoint.every_steps=200"),
+        ("cluster.workers=3", "worker:2", "checkpoint.every_steps=200"),
+        ("cluster.workers=3", "worker:0", "cluster.factors=always"),
     ] {
         let sandbox = Sandbox::new();
-        let settings = [&LENET[..], &[workers], more].concat();
+        let settings = [&LENET[..], &[workers, more, "train.stop={steps=2000}"]].concat();
         let waiting = [&settings[..], &["cluster.on_worker_loss=wait"]].concat();
         let mut launched = sandbox.launch("run", "mirrored", &waiting);
         launched.wait_for_steps();
-        for task in ["worker:1", "worker:0"] {
-            launched.kill_and_wait_for_restart(task);
-            // One at a time: two lost workers take what only they knew with them.
-            launched.wait_for_more_steps();
-        }
+        launched.kill_and_wait_for_restart(killed);
         let output = launched.finish();
         assert_eq!(output.code, Some(0), "{output:?}");
         let undisturbed = sandbox.train_cluster("undisturbed", "mirrored", &settings);
@@ -149,6 +151,18 @@ fn two_workers_that_are_lost_at_once_end_a_rounded_mirrored_run_with_a_reason() 
     assert_ne!(output.code, Some(0), "{output:?}");
     let why = "worker:1 and worker:2 were lost at the same time";
     assert_says(first_error(&output.stderr), &[why, "--resume"]);
+}
+
+#[test]
+fn a_mirrored_worker_with_other_numbers_is_refused_and_both_are_named() {
+    let cluster = json!({"worker": free_ports::<2>().map(|port| format!("127.0.0.1:{port}"))});
+    let exact = ManualRun::new(cluster.clone(), &["cluster.mode=mirrored"]);
+    let rounded = ManualRun::new(cluster, &["cluster.mode=mirrored", ROUNDED]);
+    let mut first = exact.start("worker", 0);
+    let mut second = rounded.start("worker", 1);
+    let text = "it sends gradients as bf16, but this run as f32: cluster.wire differs";
+    first.wait_for(text);
+    second.wait_for(text);
 }
 
 #[test]

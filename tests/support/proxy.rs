@@ -1,4 +1,4 @@
-//! A proxy that can cut the connections between two tasks while both live.
+//! A proxy that can cut the connections between two tasks while both live, or lose what one sends.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,28 +9,46 @@ use std::thread;
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     open: Arc<Mutex<Vec<TcpStream>>>,
+    /// Bytes from clients that are still forwarded; what follows on their connections is lost.
+    left: Arc<Mutex<usize>>,
 }
 
 impl Proxy {
     /// Starts a proxy that forwards to this address.
     pub(crate) fn to(target: String) -> Self {
+        Self::losing_after(usize::MAX, target)
+    }
+
+    /// Starts a proxy that forwards so many bytes of clients, and loses the rest. Connections that
+    /// are made afterwards lose nothing.
+    pub(crate) fn losing_after(bytes: usize, target: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let open = Arc::new(Mutex::new(Vec::new()));
         let streams = open.clone();
+        let left = Arc::new(Mutex::new(bytes));
+        let budget = left.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // Without a listener at the target the client's connection ends at once, and the
                 // client tries again.
                 let Ok(server) = TcpStream::connect(&target) else { continue };
-                for (from, to) in [(&client, &server), (&server, &client)] {
+                let is_limited = *budget.lock().unwrap() > 0;
+                let budgets = [is_limited.then(|| budget.clone()), None];
+                let ways = [(&client, &server), (&server, &client)];
+                for ((from, to), budget) in ways.into_iter().zip(budgets) {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    thread::spawn(move || forward(from, to));
+                    thread::spawn(move || forward(from, to, budget.as_deref()));
                 }
                 streams.lock().unwrap().extend([client, server]);
             }
         });
-        Self { port, open }
+        Self { port, open, left }
+    }
+
+    /// Whether everything is lost that clients send.
+    pub(crate) fn has_lost(&self) -> bool {
+        *self.left.lock().unwrap() == 0
     }
 
     /// Cuts every open connection and drops what is in transit. New connections are forwarded.
@@ -41,9 +59,14 @@ impl Proxy {
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream) {
+fn forward(mut from: TcpStream, mut to: TcpStream, budget: Option<&Mutex<usize>>) {
     let mut buffer = vec![0; 1 << 16];
-    while let Ok(len @ 1..) = from.read(&mut buffer) {
+    while let Ok(mut len @ 1..) = from.read(&mut buffer) {
+        if let Some(budget) = budget {
+            let mut left = budget.lock().unwrap();
+            len = len.min(*left);
+            *left -= len;
+        }
         if to.write_all(&buffer[..len]).is_err() {
             break;
         }

@@ -22,6 +22,8 @@ const LIMIT: Duration = Duration::from_millis(1_700);
 /// The same for a task that computes or writes: it ends after the current block of examples, and
 /// keeps its model.
 const LIMIT_TO_SAVE: Duration = Duration::from_secs(10);
+/// The same for a task that writes its model or its last checkpoint, which would be lost.
+const LIMIT_TO_WRITE: Duration = Duration::from_secs(30);
 /// After how long people learn why the task has not ended yet.
 const NOTE_AFTER: Duration = Duration::from_secs(1);
 /// A task waits if it said so this recently: it does once a second.
@@ -107,7 +109,14 @@ impl ActivityState {
     }
 
     fn limit(&self) -> Duration {
-        if self.saves() { LIMIT_TO_SAVE } else { LIMIT }
+        let writes = |work: &LongWork| !matches!(work, LongWork::Test { .. });
+        if self.work.as_ref().is_some_and(writes) {
+            LIMIT_TO_WRITE
+        } else if self.saves() {
+            LIMIT_TO_SAVE
+        } else {
+            LIMIT
+        }
     }
 
     fn say(&self, text: &str) {
@@ -139,5 +148,26 @@ impl ActivityState {
 
     fn named(&self) -> &str {
         if self.task.is_empty() { "the task" } else { &self.task }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_writes_its_model_may_take_longer_to_end_than_one_that_computes() {
+        let activity = TaskActivity::default();
+        assert_eq!(activity.state().limit(), LIMIT);
+        activity.start();
+        assert_eq!(activity.state().limit(), LIMIT_TO_SAVE);
+        activity.set_work(LongWork::Test { done: 1, total: 9 });
+        assert_eq!(activity.state().limit(), LIMIT_TO_SAVE);
+        activity.set_work(LongWork::SaveModel { done: 1, total: 9 });
+        assert_eq!(activity.state().limit(), LIMIT_TO_WRITE);
+        activity.set_work(LongWork::SaveModel { done: 9, total: 9 });
+        assert_eq!(activity.state().limit(), LIMIT_TO_SAVE);
+        activity.set_wait(Some("waits"));
+        assert_eq!(activity.state().limit(), LIMIT);
     }
 }

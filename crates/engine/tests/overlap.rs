@@ -7,6 +7,7 @@ use std::path::Path;
 use paceline_data::Digits;
 use paceline_engine::{
     CheckpointSettings, FactorChoice, Mode, ModelSizing, Session, SessionReport, Sharing, Stop,
+    WireFormat,
 };
 use paceline_model::{Layer, LayerKind, Model, Momentum, Network, Shape, Windows};
 
@@ -66,16 +67,39 @@ fn tests_and_a_limit_of_steps_do_not_change_the_bits() {
 
 #[test]
 fn a_run_that_is_resumed_from_a_checkpoint_has_the_bits_of_one_that_is_not() {
-    let mesh = |factors, dir: &Path| {
-        let session = session().share(Sharing::mesh(3)).factors(factors);
-        session.checkpoints(dir, CheckpointSettings::steps(3))
-    };
-    for factors in [FactorChoice::Always, FactorChoice::Never] {
+    for (factors, wire) in [
+        (FactorChoice::Always, WireFormat::F32),
+        (FactorChoice::Never, WireFormat::F32),
+        (FactorChoice::Auto, WireFormat::Bf16),
+        (FactorChoice::Never, WireFormat::Bf16),
+    ] {
+        let mesh = |dir: &Path| {
+            let session = session().share(Sharing::mesh(3).wire(wire)).factors(factors);
+            session.checkpoints(dir, CheckpointSettings::steps(3))
+        };
         let (whole, cut) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let whole = mesh(factors, whole.path()).stop(Stop::steps(7)).run().unwrap();
-        mesh(factors, cut.path()).stop(Stop::steps(4)).run().unwrap();
-        let resumed = mesh(factors, cut.path()).resume().stop(Stop::steps(7)).run().unwrap();
+        let whole = mesh(whole.path()).stop(Stop::steps(7)).run().unwrap();
+        mesh(cut.path()).stop(Stop::steps(4)).run().unwrap();
+        let resumed = mesh(cut.path()).resume().stop(Stop::steps(7)).run().unwrap();
         assert_eq!(resumed.steps, 7);
-        assert!(bits(&whole) == bits(&resumed), "{factors:?}: bits differ");
+        assert!(bits(&whole) == bits(&resumed), "{factors:?} {wire:?}: bits differ");
+    }
+}
+
+#[test]
+fn rounded_gradients_give_equal_bits_and_nearly_the_same_loss() {
+    for workers in [2, 3] {
+        let mesh = |wire, factors| {
+            session().share(Sharing::mesh(workers).wire(wire)).factors(factors).run().unwrap()
+        };
+        let exact = mesh(WireFormat::F32, FactorChoice::Never);
+        let rounded = mesh(WireFormat::Bf16, FactorChoice::Never);
+        assert!(bits(&rounded) == bits(&mesh(WireFormat::Bf16, FactorChoice::Never)));
+        assert!(bits(&rounded) != bits(&exact), "nothing was rounded");
+        let difference = (rounded.test_loss - exact.test_loss).abs();
+        assert!(difference < 0.02 * exact.test_loss, "{difference} of {}", exact.test_loss);
+        let bytes = |report: &SessionReport| report.summary.tasks[1].sent_bytes as f64;
+        let share = bytes(&rounded) / bytes(&exact);
+        assert!((0.49..0.52).contains(&share), "worker:1 sends {share} of the bytes");
     }
 }

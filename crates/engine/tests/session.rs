@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use paceline_data::{Digits, Images, SparseRows, TrainTest};
 use paceline_engine::{
     CheckpointSettings, Divergence, Mode, NoteLevel, OnDivergence, Session, SessionReport, Sharing,
-    Shuffle, Stop, TaskContext, TrainError,
+    Shuffle, Stop, TaskContext, TrainError, WireFormat,
 };
 use paceline_model::{Logistic, Model, Sgd, Softmax};
 use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
@@ -175,7 +175,15 @@ fn damage(dir: &Path, step: u64) {
 
 #[test]
 fn a_session_resumes_with_the_same_bits_in_every_exact_mode() {
-    for sharing in [Sharing::none(), Sharing::servers(2).workers(2), Sharing::mesh(2)] {
+    let rounded = WireFormat::Bf16;
+    for sharing in [
+        Sharing::none(),
+        Sharing::servers(2).workers(2),
+        Sharing::servers(2).workers(2).wire(rounded),
+        Sharing::mesh(2),
+        Sharing::mesh(2).wire(rounded),
+        Sharing::mesh(3).wire(rounded),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let session = |steps| {
             let session = softmax().share(sharing).stop(Stop::steps(steps));
@@ -244,6 +252,10 @@ fn settings_that_cannot_be_used_are_refused() {
     refused(softmax().share(Sharing::servers(0)), "needs a server");
     refused(softmax().share(Sharing::mesh(2).mode(Mode::Single)), "one worker");
     refused(sparse().share(Sharing::mesh(2)), "a mesh has no sparse models");
+    let rounded = WireFormat::Bf16;
+    refused(softmax().share(Sharing::none().wire(rounded)), "nothing travels");
+    let servers = Sharing::servers(1).workers(2);
+    refused(sparse().share(servers.wire(rounded)), "bf16 is for dense models");
 }
 
 #[test]

@@ -193,8 +193,8 @@ impl Flags {
     pub const MORE: Flags = Flags(4);
     /// On `Pull` and `PullKeys`: the first pull of a process that takes over a slot. The server
     /// answers it when the slot's last push may be answered, with the parameters that its next
-    /// gradient belongs to. On a replica's `Hello` and `Welcome`, where gradients travel as changes:
-    /// its process has not taken part in a step.
+    /// gradient belongs to. On a replica's `Hello` and `Welcome`, where gradients travel as
+    /// changes: its process has not taken part in a step.
     pub const RESUME: Flags = Flags(8);
     /// On `Welcome`: this slot has already left, so the client can only leave too. On
     /// `GradientChunk`: the sender has no more examples and adds nothing to this step. On a

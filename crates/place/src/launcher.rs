@@ -35,7 +35,7 @@ const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
 /// The same once the coordinator could not end the run after a signal.
 const GRACE_AFTER_SIGNAL: Duration = Duration::from_millis(100);
 /// How long a coordinator may take to end the run after a signal. It ends by itself before.
-const STOP_LIMIT: Duration = Duration::from_secs(12);
+const STOP_LIMIT: Duration = Duration::from_secs(32);
 
 /// The tasks to launch, and what to do when they end.
 #[derive(Clone, Copy, Debug)]
