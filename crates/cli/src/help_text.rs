@@ -104,7 +104,7 @@ mod tests {
         let line = "      --set <KEY>  Set a key of the job; the value is TOML";
         assert_eq!(wrap_line(line, 80), line);
         let broken =
-            "      --set <KEY>  Set a key of the job;\n                   the value is TOML";
+            "      --set <KEY>  Set a key of the job; the\n                   value is TOML";
         assert_eq!(wrap_line(line, 44), broken);
         let below =
             "      --set <KEY>\n          Set a key of the job;\n          the value is TOML";

@@ -19,9 +19,12 @@ use crate::resources::{Gauges, Meter, Sample, TimedSample, Usage, columns};
 const MAX_WAITING: usize = 600;
 /// The most samples that are kept for a timeline.
 const MAX_KEPT: usize = 10_000;
-/// The shortest first or last sample: the figures of a shorter one would show the clock's
-/// resolution.
+/// Limits for the shortest first or last sample. Figures of a few milliseconds would show the
+/// clock's resolution, and those of a small part of an interval are mostly chance.
 const SHORTEST: Duration = Duration::from_millis(20);
+const SHORTEST_OF_LONG: Duration = Duration::from_millis(250);
+/// The shortest first or last sample is this part of the interval, within these limits.
+const SHORTEST_PART: u32 = 4;
 
 /// Samples this process and its machine until it is dropped.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ struct SamplerState {
 
 struct Samples {
     meter: Meter,
+    /// The shortest first or last sample.
+    shortest: Duration,
     on_sample: Box<dyn FnMut(&Sample) + Send>,
     waiting: VecDeque<Sample>,
     usage: Usage,
@@ -63,6 +68,7 @@ impl Sampler {
         let samples = Samples {
             usage: Usage::of_cores(meter.cores(), columns.len()),
             meter,
+            shortest: (every / SHORTEST_PART).clamp(SHORTEST, SHORTEST_OF_LONG),
             on_sample: Box::new(on_sample),
             waiting: VecDeque::new(),
             columns,
@@ -119,7 +125,8 @@ impl Sampler {
 
     /// Starts means and peaks anew, after a sample of the time before.
     pub fn begin(&self) {
-        if self.shared.samples().meter.age() >= SHORTEST {
+        let is_due = |samples: &Samples| samples.meter.age() >= samples.shortest;
+        if is_due(&self.shared.samples()) {
             self.shared.sample();
         }
         let mut samples = self.shared.samples();
@@ -129,8 +136,9 @@ impl Sampler {
 
     /// Means and peaks up to now, including a last sample.
     pub fn usage(&self) -> Usage {
-        let is_due =
-            |samples: &Samples| samples.usage.samples == 0 || samples.meter.age() >= SHORTEST;
+        let is_due = |samples: &Samples| {
+            samples.usage.samples == 0 || samples.meter.age() >= samples.shortest
+        };
         if is_due(&self.shared.samples()) {
             self.shared.sample();
         }
@@ -217,13 +225,24 @@ mod tests {
         let (sampler, passed) = start(Duration::from_secs(3600));
         sampler.begin();
         // The machine may be busy.
-        let is_early = begun.elapsed() < SHORTEST;
+        let is_early = begun.elapsed() < SHORTEST_OF_LONG;
         assert!(passed.lock().unwrap().is_empty() || !is_early, "{passed:?}");
-        thread::sleep(SHORTEST);
+        thread::sleep(SHORTEST_OF_LONG);
         sampler.begin();
         let samples = passed.lock().unwrap().len();
         assert!(samples == 1 || !is_early, "{samples}");
         assert_eq!(sampler.usage().samples, 1);
+    }
+
+    #[test]
+    fn the_end_is_no_sample_if_little_time_has_passed_since_the_last() {
+        let begun = Instant::now();
+        let (sampler, _) = start(Duration::from_secs(3600));
+        assert_eq!(sampler.usage().samples, 1, "a task has one sample at least");
+        let again = sampler.usage().samples;
+        assert!(again == 1 || begun.elapsed() >= SHORTEST_OF_LONG, "{again}");
+        thread::sleep(SHORTEST_OF_LONG);
+        assert_eq!(sampler.usage().samples, again + 1);
     }
 
     #[test]
