@@ -254,13 +254,13 @@ fn input_that_does_not_fit_the_model_is_refused_with_what_it_is() {
         assert!(printed.contains(input) || says.is_empty(), "{printed}");
     };
     check("set/t10k-images-idx3-ubyte", &["an IDX file", "the model takes LIBSVM text"]);
-    check("table.csv", &["a table of text", "LIBSVM"]);
+    check("table.csv", &["a table with columns", "LIBSVM"]);
     check("rows.parquet", &["a Parquet file"]);
     check("wide.txt", &["UTF-16"]);
     check("empty.svm", &["empty.svm: there are no rows"]);
     check("comments.svm", &["no rows"]);
     check("missing.svm", &["missing.svm"]);
-    check("run/model.safetensors", &["a model file"]);
+    check("run/model.safetensors", &["a binary file"]);
     let sandbox = Sandbox::new();
     sandbox.train("run", &[]);
     sandbox.write("rows.svm", "1 3:1\n");

@@ -94,7 +94,8 @@ fn tables_that_do_not_fit_are_refused_and_bad_rows_counted() {
     sandbox.write("header.csv", "id,age,city\n");
     assert_says(&sandbox.fails(2, &["predict", "run", "header.csv"]), &["there are no rows"]);
     sandbox.write("unclosed.csv", "id,age,city\nu1,30,\"Rome\nu2,31,Oslo\n");
-    sandbox.fails(2, &["predict", "run", "unclosed.csv"]);
+    let printed = sandbox.fails(2, &["predict", "run", "unclosed.csv"]);
+    assert_says(&printed, &["unclosed.csv, line 2: a quote is not closed"]);
     sandbox.write("label.csv", "id,age,city,buys\nu1,30,Rome,perhaps\n");
     let printed = sandbox.fails(2, &["evaluate", "run", "label.csv"]);
     assert_says(&printed, &["label.csv, line 2", "perhaps"]);

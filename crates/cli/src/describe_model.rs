@@ -62,7 +62,8 @@ fn input_kind(plan: &Plan, data: &TrainingData, shape: DataShape) -> InputKind {
             let PictureOptions { size, resize, mean, std, .. } = PictureOptions::new(rows, 0);
             InputKind::Images { size, resize, mean, std }
         }
-        _ => InputKind::Digits { rows, columns },
+        (_, TrainingData::Images(_)) => InputKind::Digits { rows, columns },
+        _ => InputKind::Array { shape: shape.planes },
     }
 }
 

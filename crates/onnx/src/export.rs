@@ -131,7 +131,7 @@ fn key_note(kind: &InputKind) -> Option<String> {
              \"featurizer\" describes it"
                 .into(),
         ),
-        InputKind::Digits { .. } | InputKind::Images { .. } => None,
+        InputKind::Digits { .. } | InputKind::Images { .. } | InputKind::Array { .. } => None,
     }
 }
 
@@ -141,7 +141,8 @@ fn add_dense_input(graph: &mut Graph, model: &TrainedModel, notes: &mut Vec<Stri
     let batch = Dimension::Named("N");
     let size = Dimension::Size;
     let to_float = [("to", Attribute::Int(ElementType::Float as i64))];
-    match &model.description().input.kind {
+    let kind = &model.description().input.kind;
+    match kind {
         InputKind::Digits { rows, columns } => {
             let shape = [batch, size(*rows), size(*columns)];
             graph.input("images", ElementType::Uint8, &shape, "grey pixels; 255 is full ink");
@@ -173,11 +174,13 @@ fn add_dense_input(graph: &mut Graph, model: &TrainedModel, notes: &mut Vec<Stri
             let about = "the numbers that the featuriser gives for a row";
             graph.input("features", ElementType::Float, &[batch, size(values)], about);
             notes.push(format!("input: features (float, N x {values})"));
-            notes.push(
-                "not in the graph: turning columns into numbers; the metadata entry \
-                 \"featurizer\" describes it"
-                    .into(),
-            );
+            if let InputKind::Table { .. } = kind {
+                notes.push(
+                    "not in the graph: turning columns into numbers; the metadata entry \
+                     \"featurizer\" describes it"
+                        .into(),
+                );
+            }
             let ModelForm::Network { input, .. } = &model.description().form else {
                 return "features".into();
             };

@@ -101,6 +101,11 @@ pub enum InputKind {
         /// The standard deviation of red, green and blue.
         std: [f32; 3],
     },
+    /// Numbers as they are, without a description of where they come from.
+    Array {
+        /// Channels, rows and columns of an example.
+        shape: [usize; 3],
+    },
     /// A table.
     Table {
         /// The featuriser's own description.
@@ -118,6 +123,7 @@ impl InputKind {
             InputKind::TfRecord { .. } => "tfrecord",
             InputKind::Digits { .. } => "digits",
             InputKind::Images { .. } => "images",
+            InputKind::Array { .. } => "array",
             InputKind::Table { .. } => "table",
         }
     }
@@ -175,6 +181,7 @@ mod tests {
             InputKind::TfRecord { features },
             InputKind::Digits { rows: 28, columns: 28 },
             InputKind::Images { size: 64, resize: 73, mean: [0.485; 3], std: [0.229; 3] },
+            InputKind::Array { shape: [1, 1, 9] },
             InputKind::Table { table },
         ];
         for kind in kinds {

@@ -72,6 +72,11 @@ pub fn open_input(model: &TrainedModel, files: &InputFiles) -> Result<ScoreInput
             let is_log = |kind| matches!(kind, FileKind::Criteo | FileKind::Table(b'\t'));
             open_text(files, &is_log, "Criteo's 40 columns")
         }
+        InputKind::Array { shape } => Err(ScoreError::Refused(format!(
+            "the model takes arrays of {} numbers, which are not read from files; predict with \
+             --test, or export the model",
+            shape.iter().product::<usize>()
+        ))),
         InputKind::Table { .. } => {
             use FileKind::{Criteo, Parquet, Table};
             let is_table = |kind| matches!(kind, Table(_) | Parquet | Criteo);

@@ -70,7 +70,7 @@ pub fn predict(
         model.class_names(),
         options.bad_rows == BadRows::Mark,
     );
-    out.write_all(&rows.header()).map_err(ScoreError::output)?;
+    out.write_all(&rows.header()).and_then(|()| out.flush()).map_err(ScoreError::output)?;
     let mut writer = AnswerWriter { ids, answerer, rows, bad_rows: options.bad_rows };
     let write = move |scored| writer.write(&scored);
     let mut counts = PredictCounts::default();

@@ -73,6 +73,11 @@ impl TextLayout {
         self.ends(bytes).last()
     }
 
+    /// Whether a text that begins with a row ends within quotes.
+    fn is_open(self, bytes: &[u8]) -> bool {
+        self.has_quotes && memchr_iter(QUOTE, bytes).count() % 2 == 1
+    }
+
     /// The ends of all whole rows, after their newlines.
     fn ends(self, bytes: &[u8]) -> impl Iterator<Item = usize> {
         let mut is_inside = false;
@@ -81,6 +86,15 @@ impl TextLayout {
             (bytes[at] == b'\n' && !is_inside).then_some(at + 1)
         })
     }
+}
+
+/// Why a row was dropped while it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkFault {
+    /// It is above the limit.
+    TooLong,
+    /// The source ends within quotes.
+    OpenQuote,
 }
 
 /// Some whole rows of one source.
@@ -94,8 +108,8 @@ pub(crate) struct TextChunk {
     pub(crate) first_line: u64,
     /// The name of the source.
     pub(crate) source: Arc<str>,
-    /// Whether it stands for one line above the limit, whose bytes are dropped.
-    pub(crate) is_too_long: bool,
+    /// What is wrong with the row that it stands for, whose bytes are dropped.
+    pub(crate) fault: Option<ChunkFault>,
 }
 
 /// Reads sources one after another.
@@ -160,7 +174,17 @@ impl OpenSource {
         let mut bytes = std::mem::take(&mut self.rest);
         let whole = loop {
             match self.layout.last_end(&bytes) {
-                _ if self.ended => break bytes.len(),
+                whole if self.ended => {
+                    let whole = whole.unwrap_or(0);
+                    if !self.layout.is_open(&bytes[whole..]) {
+                        break bytes.len();
+                    }
+                    // What is whole comes first.
+                    if whole > 0 {
+                        break whole;
+                    }
+                    return Ok(Some(self.bad_row(ChunkFault::OpenQuote)));
+                }
                 Some(whole) if bytes.len() >= least => break whole,
                 None if bytes.len() > MAX_LINE_BYTES => return self.skip_line(bytes).map(Some),
                 _ => self.ended = self.read(&mut bytes)? == 0,
@@ -173,7 +197,7 @@ impl OpenSource {
         let first_line = self.line;
         self.line += memchr_iter(b'\n', &bytes).count() as u64;
         let (source, header) = (self.name.clone(), self.header.clone());
-        Ok(Some(TextChunk { bytes, header, first_line, source, is_too_long: false }))
+        Ok(Some(TextChunk { bytes, header, first_line, source, fault: None }))
     }
 
     /// Reads the first row, which has the names of the columns.
@@ -220,11 +244,15 @@ impl OpenSource {
                 break;
             }
         }
+        Ok(self.bad_row(ChunkFault::TooLong))
+    }
+
+    /// A chunk in place of a row that is dropped.
+    fn bad_row(&mut self, fault: ChunkFault) -> TextChunk {
         let first_line = self.line;
         self.line += 1;
-        let source = self.name.clone();
-        let header = self.header.clone();
-        Ok(TextChunk { bytes: Vec::new(), header, first_line, source, is_too_long: true })
+        let (source, header) = (self.name.clone(), self.header.clone());
+        TextChunk { bytes: Vec::new(), header, first_line, source, fault: Some(fault) }
     }
 }
 
@@ -259,7 +287,7 @@ mod tests {
         let mut chunks = TextChunks::new(vec![TextSource::File(path)], layout);
         let mut found = Vec::new();
         while let Some(chunk) = chunks.next().unwrap() {
-            if chunk.is_too_long {
+            if chunk.fault.is_some() {
                 found.push((chunk.first_line, None));
             }
             let text = |line: &[u8]| String::from_utf8(line.to_vec()).unwrap();
@@ -320,5 +348,7 @@ mod tests {
         let unclosed = format!("id,text\n1,\"{}\n2,b\n", "x\n".repeat(MAX_LINE_BYTES));
         let found = all_with(&unclosed, layout);
         assert!(found.iter().any(|(line, text)| *line == 2 && text.is_none()), "dropped");
+        let found = all_with("id,text\n1,a\n2,\"b\n3,c\n", layout);
+        assert_eq!(found, [(2, Some("1,a".into())), (3, None)], "the quote is not closed");
     }
 }

@@ -7,7 +7,7 @@ use crate::error::ScoreError;
 use crate::scored_rows::{BadRow, FeatureBlock, ScoredRows};
 use crate::scorer::Scorer;
 use crate::table_featurizer::TableFeaturizer;
-use crate::text_chunks::{TextChunk, lines};
+use crate::text_chunks::{ChunkFault, TextChunk, lines};
 use crate::trained_model::TrainedModel;
 
 /// Turns rows of text into features. Each thread has its own.
@@ -101,10 +101,12 @@ impl TextScorer {
         self.block.clear();
         let (numbers, bad) = (&mut scored.numbers, &mut scored.bad);
         let mut rows = TextRows { block: &mut self.block, numbers, bad };
-        if chunk.is_too_long {
-            rows.push_bad(chunk.first_line, too_long());
-        } else {
-            self.featurizer.featurize(&chunk, &mut rows)?;
+        match chunk.fault {
+            None => self.featurizer.featurize(&chunk, &mut rows)?,
+            Some(ChunkFault::TooLong) => rows.push_bad(chunk.first_line, too_long()),
+            Some(ChunkFault::OpenQuote) => {
+                rows.push_bad(chunk.first_line, "a quote is not closed".into());
+            }
         }
         let scores = if self.block.dense.is_empty() {
             self.scorer.score_rows(self.block.rows())
