@@ -282,7 +282,7 @@ fn the_shape_of_mnist_is_read_from_its_files_before_the_start() {
 #[test]
 fn a_network_trains_on_pictures_and_has_an_output_for_each_folder() {
     let sandbox = Sandbox::new();
-    let golden = workspace().join("crates/data/tests/golden");
+    let golden = workspace().join("crates/arrays/tests/golden");
     let pictures = fs::read_dir(golden).unwrap().map(|entry| entry.unwrap().path());
     let picture = pictures.filter(|path| path.extension().is_some_and(|e| e == "png")).min();
     let picture = fs::read(picture.unwrap()).unwrap();

@@ -102,7 +102,7 @@ fn data_that_does_not_fit_the_model_is_refused() {
 
 /// A folder of two classes, with copies of the pictures from the readers' tests.
 fn folder(sandbox: &Sandbox) -> PathBuf {
-    let golden = workspace().join("crates/data/tests/golden");
+    let golden = workspace().join("crates/arrays/tests/golden");
     let mut pictures: Vec<_> = fs::read_dir(golden).unwrap().map(|e| e.unwrap().path()).collect();
     pictures.retain(|path| path.extension().is_some_and(|end| end == "jpg" || end == "png"));
     pictures.sort();

@@ -1,7 +1,7 @@
-"""Makes the pictures that crates/data/tests/golden/ holds, and what Pillow sees in them.
+"""Makes the pictures that crates/arrays/tests/golden/ holds, and what Pillow sees in them.
 
     pip install pillow numpy
-    python tests/python/make_pictures.py crates/data/tests/golden
+    python tests/python/make_pictures.py crates/arrays/tests/golden
 
 Each picture `name.jpg` or `name.png` has `name.rgb` beside it: Pillow's pixels, three bytes each,
 row after row. `resized.rgb` is what Pillow makes of `colour.png` at a shorter side of 16 pixels

@@ -2,9 +2,10 @@
 //!
 //! - [`open_numpy`]: arrays in `.npy` and `.npz` files;
 //! - [`open_records`]: `tf.train.Example` records with numbers, raw pixels or encoded pictures
-//!   under any names.
+//!   under any names;
+//! - [`Pictures`]: JPEG and PNG files, read one by one.
 //!
-//! Both give a training set and a test set of [`Examples`](paceline_data::Examples). Files that are
+//! All give a training set and a test set of [`Examples`](paceline_data::Examples). Files that are
 //! stored plain are mapped, so they may be larger than memory.
 //!
 //! ```
@@ -36,11 +37,12 @@ mod classes;
 mod file_array;
 mod npy;
 mod numpy;
+pub mod pictures;
 mod records;
-mod selected;
+mod split_rule;
 mod tf_example;
 mod zip;
 
 pub use numpy::{ArrayExamples, NumpySpec, open_numpy};
+pub use pictures::{PictureOptions, Pictures};
 pub use records::{RecordExamples, RecordSpec, open_records};
-pub use selected::SelectedExamples;

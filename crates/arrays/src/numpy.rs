@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use paceline_data::sniff::{FileKind, sniff_file};
-use paceline_data::{DataError, Examples, HoldOut, TrainTest};
+use paceline_data::{DataError, Examples, HoldOut, SelectedExamples, TrainTest};
 
 use crate::classes::{check_test_labels, classes_of, count_classes};
 use crate::file_array::{FileArray, NpzFile, fault};
 use crate::npy::ElementKind;
-use crate::selected::{SelectedExamples, SplitRule, hold_out};
+use crate::split_rule::{SplitRule, hold_out};
 
 /// The names that arrays have if a job does not say: of training and of test examples.
 const INPUT_NAMES: [&str; 4] = ["x", "x_train", "X", "X_train"];
@@ -153,7 +154,8 @@ fn split(
         );
         return Err(fault(&name, what));
     }
-    let (train, test) = (SelectedExamples::all(train), SelectedExamples::all(test));
+    let (train, test) =
+        (SelectedExamples::all(Arc::new(train)), SelectedExamples::all(Arc::new(test)));
     Ok(TrainTest { origin, ..TrainTest::new(train, test) })
 }
 

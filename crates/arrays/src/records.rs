@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
-use paceline_data::pictures::{CropDraw, PictureOptions};
 use paceline_data::sniff::{FileKind, check_kind, sniff};
 use paceline_data::sparse::{MAX_RECORD_BYTES, source_files};
 use paceline_data::{
-    DataError, Examples, HoldOut, OnBad, OpenMeter, OpenObserver, TrainTest, unpack,
+    DataError, Examples, HoldOut, OnBad, OpenMeter, OpenObserver, SelectedExamples, TrainTest,
+    unpack,
 };
 use paceline_tfrecord::{RecordError, split_record};
 
 use crate::classes::{check_test_labels, classes_of, count_classes};
 use crate::file_array::{fault, map};
-use crate::selected::{SelectedExamples, SplitRule, hold_out};
+use crate::pictures::{CropDraw, PictureOptions};
+use crate::split_rule::{SplitRule, hold_out};
 use crate::tf_example::{FeatureList, ListKind, features, names};
 
 /// Which features of which records to read.
@@ -109,7 +110,8 @@ pub fn open_records(
         return Err(fault(test_path, what));
     }
     let train = RecordExamples { random_crops: true, ..train };
-    let (train, test) = (SelectedExamples::all(train), SelectedExamples::all(test));
+    let (train, test) =
+        (SelectedExamples::all(Arc::new(train)), SelectedExamples::all(Arc::new(test)));
     Ok(TrainTest { origin, ..TrainTest::new(train, test) })
 }
 

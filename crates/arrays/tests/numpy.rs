@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use paceline_arrays::{ArrayExamples, NumpySpec, SelectedExamples, open_numpy};
-use paceline_data::{DataError, Examples, HoldOut, TrainTest};
+use paceline_arrays::{ArrayExamples, NumpySpec, open_numpy};
+use paceline_data::{DataError, Examples, HoldOut, SelectedExamples, TrainTest};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -6,9 +6,8 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use paceline_arrays::{RecordExamples, RecordSpec, SelectedExamples, open_records};
-use paceline_data::pictures::PictureOptions;
-use paceline_data::{DataError, Examples, HoldOut, OnBad, OpenReport, TrainTest};
+use paceline_arrays::{PictureOptions, RecordExamples, RecordSpec, open_records};
+use paceline_data::{DataError, Examples, HoldOut, OnBad, OpenReport, SelectedExamples, TrainTest};
 use tempfile::TempDir;
 
 fn golden(name: &str) -> PathBuf {

@@ -3,7 +3,8 @@
 
 use std::ops::ControlFlow;
 
-use paceline_data::{OpenReport, PictureOptions, SparseKind};
+use paceline_arrays::PictureOptions;
+use paceline_data::{OpenReport, SparseKind};
 use paceline_engine::TrainingData;
 use paceline_record::{InputDescription, InputKind, LayerDescription, ModelDescription, ModelForm};
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use paceline_arrays::{open_numpy, open_records};
+use paceline_arrays::{PictureOptions, Pictures, open_numpy, open_records};
 use paceline_data::random::mix;
 use paceline_data::sparse::DenseRows;
 use paceline_data::{
-    DataError, Examples, FakeImages, HoldOut, Images, PictureOptions, Pictures, SelectedExamples,
-    SparseRows, SparseSpec, Split, TrainTest, cached_digits, open_sparse,
+    DataError, Examples, FakeImages, HoldOut, Images, SelectedExamples, SparseRows, SparseSpec,
+    Split, TrainTest, cached_digits, open_sparse,
 };
 
 use paceline_engine::TrainingData;

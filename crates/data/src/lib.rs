@@ -27,7 +27,6 @@
 //! - [`Images`]: small grey images in memory, generated ([`Digits`]), read from IDX files
 //!   ([`idx`]), such as MNIST, which the crate `paceline-fetch` downloads and checks;
 //! - [`InMemoryExamples`]: rows of any iterator;
-//! - [`Pictures`]: JPEG and PNG files, read one by one;
 //! - [`FakeImages`]: generated colour pictures of any size and number.
 //!
 //! *Sparse* rows store only the features that are not zero, and may be larger than memory: see
@@ -64,7 +63,6 @@ mod lock;
 mod on_bad;
 mod open_observer;
 mod patches;
-pub mod pictures;
 mod plan;
 pub mod random;
 mod selected;
@@ -89,7 +87,6 @@ pub use lock::CacheLock;
 pub use on_bad::OnBad;
 pub use open_observer::{OpenMeter, OpenObserver, OpenProgress, OpenReport, ignore_reports};
 pub use patches::{Patches, SharedWords};
-pub use pictures::{PictureOptions, Pictures};
 pub use plan::{BatchPlan, PlannedExample};
 pub use random::Random;
 pub use selected::SelectedExamples;

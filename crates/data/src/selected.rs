@@ -6,24 +6,50 @@ use crate::error::DataError;
 use crate::examples::Examples;
 use crate::hold_out::{choose_by_class, test_order};
 
-/// Some examples of a set, in an order of their own.
-pub struct SelectedExamples {
-    all: Arc<dyn Examples>,
-    which: Vec<u32>,
+/// Some examples of a set, in an order of their own; all of them without a list.
+#[derive(Clone, Debug)]
+pub struct SelectedExamples<E: ?Sized = dyn Examples> {
+    source: Arc<E>,
+    which: Option<Arc<[u32]>>,
 }
 
-impl SelectedExamples {
+impl<E: Examples + ?Sized> SelectedExamples<E> {
+    /// All examples of a set.
+    pub fn all(source: Arc<E>) -> Self {
+        Self { source, which: None }
+    }
+
+    /// The examples of a set with these numbers.
+    pub fn of(source: Arc<E>, which: Vec<u32>) -> Self {
+        Self { source, which: Some(which.into()) }
+    }
+
+    /// The set that these examples are from.
+    pub fn source(&self) -> &E {
+        &self.source
+    }
+
+    #[inline]
+    fn locate(&self, example: u32) -> u32 {
+        self.which.as_ref().map_or(example, |which| which[example as usize])
+    }
+
+    /// The same examples of a changed copy of the set.
+    #[must_use]
+    pub fn map_source(self, change: impl FnOnce(E) -> E) -> Self
+    where
+        E: Clone,
+    {
+        Self { source: Arc::new(change(E::clone(&self.source))), which: self.which }
+    }
+
     /// Splits off `count` randomly drawn examples: the others in their order, and the drawn ones.
     /// Each class contributes in proportion to its size, if the classes are known without reading
     /// the examples. Equal seeds draw equal examples.
     ///
     /// # Errors
     /// If no example would be left.
-    pub fn hold_out(
-        all: &Arc<dyn Examples>,
-        count: usize,
-        seed: u64,
-    ) -> Result<[Self; 2], DataError> {
+    pub fn hold_out(all: &Arc<E>, count: usize, seed: u64) -> Result<[Self; 2], DataError> {
         let len = all.len();
         if count >= len {
             let what = format!("{count} of {len} examples cannot be held out");
@@ -36,37 +62,37 @@ impl SelectedExamples {
         let mut is_held = vec![false; len];
         held.iter().for_each(|&example| is_held[example as usize] = true);
         let rest = numbers.filter(|&example| !is_held[example as usize]).collect();
-        Ok([rest, test_order(held, seed)].map(|which| Self { all: all.clone(), which }))
+        Ok([rest, test_order(held, seed)].map(|which| Self::of(Arc::clone(all), which)))
     }
 }
 
-impl Examples for SelectedExamples {
+impl<E: Examples + ?Sized> Examples for SelectedExamples<E> {
     fn len(&self) -> usize {
-        self.which.len()
+        self.which.as_ref().map_or(self.source.len(), |which| which.len())
     }
 
     fn shape(&self) -> [usize; 3] {
-        self.all.shape()
+        self.source.shape()
     }
 
     fn classes(&self) -> usize {
-        self.all.classes()
+        self.source.classes()
     }
 
     fn class_of(&self, example: u32) -> Option<u32> {
-        self.all.class_of(self.which[example as usize])
+        self.source.class_of(self.locate(example))
     }
 
     fn has_weights(&self) -> bool {
-        self.all.has_weights()
+        self.source.has_weights()
     }
 
     fn weight_of(&self, example: u32) -> f32 {
-        self.all.weight_of(self.which[example as usize])
+        self.source.weight_of(self.locate(example))
     }
 
     fn fill(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
-        self.all.fill(self.which[example as usize], draw, out)
+        self.source.fill(self.locate(example), draw, out)
     }
 }
 

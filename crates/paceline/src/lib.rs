@@ -118,6 +118,7 @@
 
 mod run_recording;
 
+pub use paceline_arrays as arrays;
 pub use paceline_data as data;
 pub use paceline_engine as engine;
 pub use paceline_model as model;
@@ -129,9 +130,10 @@ pub use run_recording::RecordRun;
 /// Everything a training program usually needs.
 pub mod prelude {
     pub use crate::RecordRun;
+    pub use paceline_arrays::Pictures;
     pub use paceline_data::{
-        DataError, Digits, Examples, Images, InMemoryExamples, Pictures, SelectedExamples,
-        SparseRows, TrainTest,
+        DataError, Digits, Examples, Images, InMemoryExamples, SelectedExamples, SparseRows,
+        TrainTest,
     };
     pub use paceline_engine::{
         CheckpointSettings, Mode, ModelSizing, OnDivergence, Session, SessionReport, Sharing,

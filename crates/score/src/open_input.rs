@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use paceline_arrays::{PictureOptions, Pictures};
 use paceline_data::sniff::{FileKind, sniff_file};
 use paceline_data::sparse::{open_row_cache, source_files};
 use paceline_data::{
-    Images, OnBad, OpenReport, PictureOptions, Pictures, SparseKind, SparseRows, SparseSpec, idx,
-    open_sparse,
+    Images, OnBad, OpenReport, SparseKind, SparseRows, SparseSpec, idx, open_sparse,
 };
 use paceline_record::InputKind;
 

@@ -10,8 +10,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use crate::error::DataError;
-use crate::open_observer::{OpenMeter, OpenObserver};
+use paceline_data::{DataError, OpenMeter, OpenObserver};
 
 /// The greatest number of classes of a list file.
 const MAX_CLASSES: u32 = 100_000;

@@ -22,12 +22,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use crate::error::DataError;
-use crate::examples::Examples;
-use crate::hold_out::{HoldOut, choose_by_class, test_order};
-use crate::open_observer::{OpenObserver, ignore_reports};
-use crate::random::Random;
-use crate::train_test::TrainTest;
+use paceline_data::{
+    ChosenExamples, DataError, Examples, HoldOut, OpenObserver, Random, TrainTest, ignore_reports,
+};
+
 use cache::PictureCache;
 use decode::decode;
 use listing::{Listing, Listings};
@@ -99,32 +97,29 @@ fn hold_out(
         let what = format!("{wanted} of {all} pictures cannot be held out to test on");
         return Err(DataError::Pictures { path: path.into(), what });
     }
-    let held = match options.split {
-        HoldOut::Stratified => choose_by_class(train.labels.iter().copied(), wanted, options.seed),
-        HoldOut::Plain => {
-            let mut order: Vec<u32> = (0..all as u32).collect();
-            Random::keyed(&[options.seed, HOLD_OUT_STREAM]).shuffle(&mut order);
-            order[..wanted].sort_unstable();
-            order.truncate(wanted);
-            order
-        }
+    let labels = train.labels.iter().copied();
+    let chosen = match options.split {
+        HoldOut::Stratified => HoldOut::Stratified.choose(labels, wanted, options.seed),
+        HoldOut::Plain => drawn(all, wanted, options.seed),
     };
-    let mut is_held = vec![false; all];
-    held.iter().for_each(|&example| is_held[example as usize] = true);
-    let tested = match options.split {
-        HoldOut::Stratified => test_order(held, options.seed),
-        HoldOut::Plain => held,
-    };
-    let test = Listing {
-        files: tested.iter().map(|&example| train.files[example as usize].clone()).collect(),
-        labels: tested.iter().map(|&example| train.labels[example as usize]).collect(),
+    let select = |which: &[u32]| Listing {
+        files: which.iter().map(|&example| train.files[example as usize].clone()).collect(),
+        labels: which.iter().map(|&example| train.labels[example as usize]).collect(),
         ..train.clone()
     };
-    let mut kept = is_held.iter().map(|held| !held);
-    train.files.retain(|_| kept.next() == Some(true));
-    let mut kept = is_held.iter().map(|held| !held);
-    train.labels.retain(|_| kept.next() == Some(true));
+    let test = select(&chosen.test);
+    *train = select(&chosen.rest);
     Ok(test)
+}
+
+/// Draws `wanted` pictures whatever their class, in order.
+fn drawn(all: usize, wanted: usize, seed: u64) -> ChosenExamples {
+    let mut order: Vec<u32> = (0..all as u32).collect();
+    Random::keyed(&[seed, HOLD_OUT_STREAM]).shuffle(&mut order);
+    let mut rest = order.split_off(wanted);
+    order.sort_unstable();
+    rest.sort_unstable();
+    ChosenExamples { rest, test: order }
 }
 
 /// The training set or the test set of a collection of pictures. An example is three planes of

@@ -4,8 +4,9 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use paceline_data::pictures::{IMAGENET_MEAN, IMAGENET_STD};
-use paceline_data::{DataError, Examples, OpenReport, PictureOptions, Pictures, TrainTest};
+use paceline_arrays::pictures::{IMAGENET_MEAN, IMAGENET_STD};
+use paceline_arrays::{PictureOptions, Pictures};
+use paceline_data::{DataError, Examples, OpenReport, TrainTest};
 use tempfile::TempDir;
 
 /// A collection that a test builds.
