@@ -204,7 +204,8 @@ impl Stop {
 pub struct EvaluateSettings {
     /// Global steps between tests. If `None`, tests are spaced so that they take at most a
     /// twentieth of the run's processor time; the run must then not stop by
-    /// [`test_loss`](Stop::test_loss) or [`patience`](Stop::patience), or the step at which it stops depends on the machine.
+    /// [`test_loss`](Stop::test_loss) or [`patience`](Stop::patience), or the step at which it
+    /// stops depends on the machine.
     pub every: Option<u64>,
     /// Test on this many examples, from the first; on all if `None`.
     pub examples: Option<usize>,

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::ftrl::Ftrl;
 use super::update::{MAX_STATES, Optimizer};
 use crate::layout::Group;
 use crate::schedule::Schedule;
@@ -127,7 +126,7 @@ impl OptimizerSpec {
             return Ok(());
         }
         let name = self.optimizer.name();
-        if self.downcast::<Ftrl>().is_some() {
+        if name == "ftrl" {
             return Err("ftrl has an l1 of its own; set Ftrl { l1, .. }".into());
         }
         Err(format!(
