@@ -39,6 +39,7 @@ def job(scratch, table, scale):
     """Writes the job; without a scale, the columns are left to the first rows."""
     text = f'name = "tables"\n[data]\nkind = "table"\npath = "{table}"\nhold_out = 100\n'
     text += f'cache = "{scratch / "rows"}"\n[train.stop]\nsteps = 1\n'
+    text += "[train.optimizer]\nrate = 1e-9\n"  # Raw counts are too large to learn from.
     if scale:
         text += '[data.columns]\nlabel = { as = "label", classes = ["0", "1"] }\n'
         number = f'{{ as = "number", scale = "{scale}" }}'

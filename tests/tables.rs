@@ -71,8 +71,8 @@ fn a_table_that_nothing_describes_reaches_the_loss_of_scikit_learn() {
 
 #[test]
 fn every_mode_and_every_model_learns_a_table() {
-    let network = "model.layers=[{kind=\"dense\", size=8}, {kind=\"relu\"}, \
-                   {kind=\"dense\", size=\"classes\"}]";
+    let network = "model.layers=[{kind=\"flatten\"}, {kind=\"dense\", size=8}, \
+                   {kind=\"relu\"}, {kind=\"dense\", size=\"classes\"}]";
     for model in ["model.kind=logistic", "model.kind=softmax", network] {
         for mode in ["single", "async", "sync", "mirrored"] {
             if mode == "mirrored" && model == "model.kind=logistic" {
@@ -194,7 +194,7 @@ fn mistakes_in_a_table_are_named_before_training() {
     );
     check(
         &["data.path=people.csv", "data.columns.age={as=\"number\", bits=3}"],
-        &["data.columns.age.bits applies only with as"],
+        &["data.columns.age.bits applies only with data.columns.age.as"],
     );
     check(
         &["data.path=people.csv", "data.cross=[[\"age\"]]"],

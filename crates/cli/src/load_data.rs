@@ -40,7 +40,7 @@ pub(crate) fn data_shape(
         }
         DataKind::Table(spec) => {
             let featurizer = table_featurizer(spec, display)?;
-            check_classes(job, plan, &featurizer)?;
+            check_classes(plan, &featurizer)?;
             let planes = [1, 1, featurizer.features()];
             DataShape { planes, classes: featurizer.classes().len() }
         }
@@ -78,7 +78,7 @@ pub(crate) fn load_data(
 ) -> Result<TrainingData, Failure> {
     let shape = known_shape(plan);
     shape.map_or(Ok(()), |shape| check_network(job, plan, shape))?;
-    let data = match read_data(job, plan, display) {
+    let data = match read_data(plan, display) {
         Err(Failure::Data(DataError::Interrupted)) => return Err(display.interrupted()),
         read => read?,
     };
@@ -89,11 +89,7 @@ pub(crate) fn load_data(
     Ok(data)
 }
 
-fn read_data(
-    job: &RawJob,
-    plan: &Plan,
-    display: &mut DataDisplay,
-) -> Result<TrainingData, Failure> {
+fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Failure> {
     Ok(match &plan.data.kind {
         DataKind::Digits { train_examples, test_examples } => {
             let digits = cached_digits(*train_examples, *test_examples, plan.seed, display)?;
@@ -107,7 +103,7 @@ fn read_data(
             let set = KnownDataset::FashionMnist.load_observed(path.as_deref(), display)?;
             TrainingData::Images(Arc::new(validate_images(plan, set)?))
         }
-        DataKind::Table(spec) => load_table(job, plan, spec, display)?,
+        DataKind::Table(spec) => load_table(plan, spec, display)?,
         DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(plan, spec, display)?)),
         DataKind::DenseRows(spec) => {
             TrainingData::Examples(DenseRows::of(load_rows(plan, spec, display)?)?.into_shared())
@@ -182,13 +178,12 @@ fn held_out(plan: &Plan, examples: usize) -> usize {
 
 /// Reads a table as the rows or vectors that the plan's model takes.
 fn load_table(
-    job: &RawJob,
     plan: &Plan,
     spec: &TableSpec,
     display: &mut DataDisplay,
 ) -> Result<TrainingData, Failure> {
     let mut table = open_table(spec, display)?;
-    check_classes(job, plan, &table.featurizer)?;
+    check_classes(plan, &table.featurizer)?;
     table.rows = split_rows(plan, &spec.rows_spec(), table.rows, display)?;
     Ok(match plan.model {
         ModelKind::Logistic { .. } => TrainingData::Rows(Arc::new(table.rows)),
@@ -197,16 +192,15 @@ fn load_table(
 }
 
 /// Checks that the model can tell the classes of a table apart.
-fn check_classes(job: &RawJob, plan: &Plan, featurizer: &Featurizer) -> Result<(), Failure> {
+fn check_classes(plan: &Plan, featurizer: &Featurizer) -> Result<(), Failure> {
     let (classes, label) = (featurizer.classes().len(), featurizer.label().unwrap_or_default());
     if classes == 2 || !matches!(plan.model, ModelKind::Logistic { .. }) {
         return Ok(());
     }
-    let message = format!(
-        "is \"logistic\", which is for two classes, but the label {label:?} has {classes}; set \
-         model.kind = \"softmax\""
-    );
-    Err(job.problem("model.kind", message).into())
+    Err(Failure::Usage(format!(
+        "model.kind is \"logistic\", which is for two classes, but the label {label:?} has \
+         {classes}; set model.kind = \"softmax\""
+    )))
 }
 
 /// A share of some examples, at least one.

@@ -18,9 +18,9 @@ pub(super) fn column_keys() -> Vec<KeySpec> {
     let scales = ValueKind::Word(&["standard", "raw", "log", "buckets"]);
     let scale = "standard: mean 0 and deviation 1; log: the same of the logarithm of 1 plus the \
                  magnitude, with its sign; buckets: by quantiles, as categories";
-    let bits = "hash values, or words, to this number of bits; by default a column with at most \
-                1000 different values in the first rows has a vocabulary instead, and other \
-                columns use `data.bits`";
+    let bits = "hash values, or words, to this number of bits; by default a column with few \
+                different values in the first rows has a vocabulary instead, and other columns \
+                use `data.bits`";
     let min_count = "number the values that occur at least this often in the training rows; all \
                      others share one feature";
     let classes = "names of the classes in their order; by default all values, numbers by size \

@@ -53,7 +53,7 @@ impl JobChecker<'_> {
         let Some(entry) = self.job.entries.get(&at("as")) else {
             let own = format!("{COLUMNS}.{written}.");
             let mut entries = self.job.entries.iter();
-            let (_, entry) = entries.find(|(path, _)| path.starts_with(&own))?;
+            let (_, entry) = entries.find(|(path, e)| path.starts_with(&own) && e.is_set())?;
             let message = format!("{COLUMNS}.{written} does not say what the column is: set as");
             self.problems.push(Problem { origin: entry.origin.clone(), message });
             return None;

@@ -12,6 +12,9 @@ const MOST_ROWS: usize = 20_000;
 /// Different values are counted up to this number.
 pub(crate) const MOST_DISTINCT: usize = 1_000;
 
+/// So few different values are a vocabulary, however few rows there are.
+const FEW_VALUES: usize = 50;
+
 /// What a sample says about a column.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnSample {
@@ -96,8 +99,9 @@ impl ColumnSample {
         self.words as f64 / self.present.max(1) as f64
     }
 
-    /// Whether there are at most [`MOST_DISTINCT`] different values.
+    /// Whether there are few different values, and later rows are unlikely to have many others.
     pub(crate) fn has_few_values(&self) -> bool {
-        self.values.len() <= MOST_DISTINCT
+        let count = self.values.len();
+        count <= FEW_VALUES || (count <= MOST_DISTINCT && 5 * count <= self.present)
     }
 }

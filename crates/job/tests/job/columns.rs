@@ -113,7 +113,10 @@ fn mistakes_in_columns_are_named_with_their_line() {
     check("a = \"numbr\"", "did you mean \"number\"?");
     check("a = 3", "data.columns.a.as must be");
     check("a = { scale = \"log\" }", "data.columns.a does not say what the column is: set as");
-    check("a = { as = \"number\", bits = 3 }", "data.columns.a.bits applies only with as");
+    check(
+        "a = { as = \"number\", bits = 3 }",
+        "data.columns.a.bits applies only with data.columns.a.as",
+    );
     check("a = { as = \"number\", scal = \"log\" }", "did you mean data.columns.a.scale?");
     check("a = { as = \"category\", bits = 3, min_count = 2 }", "leave one of them out");
     check("a = { as = \"list\", separator = \"ab\" }", "must be one character");
