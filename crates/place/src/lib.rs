@@ -35,6 +35,7 @@ mod error;
 mod launcher;
 mod launcher_channel;
 mod listen;
+mod placement;
 mod task_end;
 mod tf_config;
 mod token;
@@ -45,5 +46,9 @@ pub use error::PlaceError;
 pub use launcher::{LaunchHooks, LaunchSettings, LaunchedRun};
 pub use launcher_channel::{CHANNEL_VARIABLE, ChannelEnds, LauncherChannel};
 pub use listen::{LISTENER_VARIABLE, inherited_listener, listen};
+pub use placement::{
+    MEET_VARIABLE, MeetingPart, PlaceFlags, Placement, PlacementRule, RankedPlace, RunId,
+    SIZE_VARIABLE, Variables,
+};
 pub use tf_config::TF_CONFIG;
 pub use token::{TOKEN_VARIABLE, read_token, run_token};
