@@ -1,8 +1,7 @@
 //! The local launcher: starts every task of a run as a process of its own, watches them, and
 //! leaves none behind.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -22,7 +21,7 @@ use crate::launcher_channel::{
 use crate::listen::LISTENER_VARIABLE;
 use crate::task_end::{RestartPolicy, TaskEnd, describe_end};
 use crate::tf_config::TF_CONFIG;
-use crate::token::TOKEN_VARIABLE;
+use crate::token::{TOKEN_VARIABLE, make_token};
 
 /// How often the tasks are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(5);
@@ -403,11 +402,4 @@ fn bind(hosts: Option<&EmulatedHosts>, role: Role, count: usize) -> io::Result<V
         Ok(BoundAddress { address, listener: Some(listener) })
     });
     bound.collect()
-}
-
-/// A secret for the tasks of this run.
-fn make_token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -35,6 +35,7 @@ mod error;
 mod launcher;
 mod launcher_channel;
 mod listen;
+mod meeting;
 mod placement;
 mod task_end;
 mod tf_config;
@@ -46,6 +47,7 @@ pub use error::PlaceError;
 pub use launcher::{LaunchHooks, LaunchSettings, LaunchedRun};
 pub use launcher_channel::{CHANNEL_VARIABLE, ChannelEnds, LauncherChannel};
 pub use listen::{LISTENER_VARIABLE, inherited_listener, listen};
+pub use meeting::{Meeting, MeetingHooks, MeetingSettings, RoleSettings};
 pub use placement::{
     MEET_VARIABLE, MeetingPart, PlaceFlags, Placement, PlacementRule, RankedPlace, RunId,
     SIZE_VARIABLE, Variables,

@@ -108,7 +108,7 @@ pub struct RankedPlace {
     /// Differs between two starts of a run wherever the launcher lets them be told apart.
     pub session: String,
     /// Whether the launcher commonly runs inside the tasks of another one.
-    pub(super) is_nested: bool,
+    pub(crate) is_nested: bool,
     /// Remarks on how the environment was understood.
     pub remarks: Vec<String>,
 }
