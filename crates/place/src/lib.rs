@@ -47,7 +47,7 @@ pub use error::PlaceError;
 pub use launcher::{LaunchHooks, LaunchSettings, LaunchedRun};
 pub use launcher_channel::{CHANNEL_VARIABLE, ChannelEnds, LauncherChannel};
 pub use listen::{LISTENER_VARIABLE, inherited_listener, listen};
-pub use meeting::{Meeting, MeetingHooks, MeetingSettings, RoleSettings};
+pub use meeting::{Meeting, MeetingHooks, MeetingSettings, RoleSettings, RunStart};
 pub use placement::{
     MEET_VARIABLE, MeetingPart, PlaceFlags, Placement, PlacementRule, RankedPlace, RunId,
     SIZE_VARIABLE, Variables,

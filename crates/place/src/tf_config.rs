@@ -70,6 +70,18 @@ impl Cluster {
         Ok(Some(cluster))
     }
 
+    /// The addresses as `TF_CONFIG` lists them.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut jobs = serde_json::Map::new();
+        for (task, address) in &self.addresses {
+            let listed = jobs.entry(task.role.name()).or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(listed) = listed {
+                listed.push(Value::from(address.as_str()));
+            }
+        }
+        Value::Object(jobs)
+    }
+
     /// Whether some tasks may not be listed.
     pub fn has_sparse_map(&self) -> bool {
         self.remarks.iter().any(|remark| remark.ends_with(SPARSE_MAP))

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::channel::MeetingChannel;
-use super::message::{Agreed, AgreedTask, HolderMessage, Introduction};
+use super::message::{Agreed, AgreedTask, HolderMessage, Introduction, RunStart};
 use super::roles::RoleSettings;
 use crate::error::PlaceError;
 
@@ -31,8 +31,8 @@ pub(super) struct HeldMeeting<'a> {
     /// What all processes must agree on.
     pub(super) version: &'a str,
     pub(super) job: &'a [String],
-    /// The holder's run directory.
-    pub(super) run: Option<String>,
+    /// What the holder decided about the run.
+    pub(super) run: Option<&'a RunStart>,
     pub(super) timeout: Duration,
     pub(super) guests: Mutex<Vec<Option<Guest>>>,
     pub(super) strangers: AtomicUsize,
@@ -259,6 +259,6 @@ impl HeldMeeting<'_> {
                 socket: at.socket,
             }
         });
-        Ok(Agreed { tasks: tasks.collect(), run: self.run.clone() })
+        Ok(Agreed { tasks: tasks.collect(), run: self.run.cloned() })
     }
 }

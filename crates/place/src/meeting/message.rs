@@ -1,5 +1,7 @@
 //! What processes say to each other at a meeting.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// How a process introduces itself.
@@ -46,8 +48,17 @@ pub(super) enum HolderMessage {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Agreed {
     pub(super) tasks: Vec<AgreedTask>,
-    /// The run directory of the process that held the meeting.
-    pub(super) run: Option<String>,
+    /// What the holder decided about the run.
+    pub(super) run: Option<RunStart>,
+}
+
+/// The run directory, and whether the run begins or continues. Rank 0 decides for all.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct RunStart {
+    /// The run directory, on every machine.
+    pub dir: PathBuf,
+    /// The step of the checkpoint from which the run continues.
+    pub checkpoint: Option<u64>,
 }
 
 /// A task and where it is.

@@ -17,7 +17,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -33,6 +33,7 @@ use crate::error::PlaceError;
 use crate::placement::{MeetingPart, RankedPlace};
 use crate::token::make_token;
 
+pub use self::message::RunStart;
 pub use self::roles::RoleSettings;
 
 /// What a process brings to a meeting.
@@ -44,8 +45,10 @@ pub struct MeetingSettings<'a> {
     pub roles: RoleSettings,
     /// The run's secret, if the user gave one. Otherwise the holder makes one.
     pub secret: Option<&'a str>,
-    /// The run directory, if this process knows it.
-    pub run: Option<&'a Path>,
+    /// The directory with the meeting's file, if the processes may share one.
+    pub dir: Option<&'a Path>,
+    /// What the holder decided about the run; of no meaning to the others.
+    pub run: Option<&'a RunStart>,
     /// The version of the program.
     pub version: &'a str,
     /// The keys of the job that all tasks must agree on, with their values.
@@ -76,8 +79,8 @@ pub struct Meeting {
     pub servers: Vec<(Task, TcpListener)>,
     /// The run's secret.
     pub token: String,
-    /// The run directory of the process that held the meeting.
-    pub run: Option<PathBuf>,
+    /// What the holder decided about the run.
+    pub run: Option<RunStart>,
 }
 
 impl MeetingSettings<'_> {
@@ -91,7 +94,7 @@ impl MeetingSettings<'_> {
         let cannot = || PlaceError::while_doing("cannot hold the meeting of the run's tasks");
         let listeners = self.listeners(loopback).map_err(cannot())?;
         let point = self.point(&listeners[0]).map_err(cannot())?;
-        let file = self.run.map(|run| MeetingFile::create(run, &point));
+        let file = self.dir.map(|dir| MeetingFile::create(dir, &point));
         let _file = file.transpose()?;
         let is_over = AtomicBool::new(false);
         let is_stopped = || hooks.stop_signal().is_some() || is_over.load(Ordering::Relaxed);
@@ -114,7 +117,7 @@ impl MeetingSettings<'_> {
     /// Checks that the processes can find each other.
     fn check(&self) -> Result<(), PlaceError> {
         let has_address = self.place.meeting.is_some() && self.secret.is_some();
-        if self.run.is_some() || has_address {
+        if self.dir.is_some() || has_address {
             return Ok(());
         }
         let remedy = "name a run directory that all of them share with --run-dir, or give all of \
@@ -131,7 +134,7 @@ impl MeetingSettings<'_> {
     /// the environment states, which the others use only with a secret of their own.
     fn listeners(&self, loopback: Option<IpAddr>) -> io::Result<Vec<TcpListener>> {
         let mut listeners = Vec::new();
-        if self.run.is_some() {
+        if self.dir.is_some() {
             listeners.push(bind(loopback, 0)?);
         }
         if let (Some(address), Some(_)) = (&self.place.meeting, self.secret) {
@@ -178,7 +181,7 @@ impl MeetingSettings<'_> {
             hosts: self.place.hosts.as_deref(),
             version: self.version,
             job: self.job,
-            run: self.run.map(|run| run.to_string_lossy().into_owned()),
+            run: self.run,
             timeout: self.timeout,
             guests: Mutex::new((0..self.place.size).map(|_| None).collect()),
             strangers: AtomicUsize::new(0),
@@ -210,7 +213,7 @@ impl MeetingSettings<'_> {
         };
         let search = MeetingSearch {
             stated: self.place.meeting.as_deref().zip(self.secret),
-            dir: self.run,
+            dir: self.dir,
             session: &self.place.session,
             own,
             timeout: self.timeout,
@@ -255,7 +258,7 @@ impl Meeting {
             listener,
             servers,
             token: joined.secret,
-            run: joined.agreed.run.map(PathBuf::from),
+            run: joined.agreed.run,
         })
     }
 }

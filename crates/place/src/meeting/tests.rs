@@ -38,6 +38,7 @@ fn settings<'a>(place: &'a RankedPlace, roles: RoleSettings) -> MeetingSettings<
         place,
         roles,
         secret: Some("secret"),
+        dir: None,
         run: None,
         version: "1.0",
         job: &[],
@@ -87,9 +88,11 @@ fn processes_meet_through_a_file_and_rank_0_makes_the_secret() {
     let run = dir.path().join("run");
     let places = [0, 1, 2].map(|rank| place(rank, 3, None));
     let roles = RoleSettings { servers: 2, dedicated: false };
+    let start = RunStart { dir: run.clone(), checkpoint: Some(7) };
     let all = places.each_ref().map(|place| MeetingSettings {
         secret: None,
-        run: Some(run.as_path()),
+        dir: Some(run.as_path()),
+        run: (place.rank == 0).then_some(&start),
         ..settings(place, roles)
     });
     let meetings: Vec<_> = meet_all(&all).into_iter().map(|met| met.unwrap().unwrap()).collect();
@@ -106,7 +109,7 @@ fn processes_meet_through_a_file_and_rank_0_makes_the_secret() {
         assert!(address.ends_with(&format!(":{port}")), "{task} at {address}, port {port}");
         assert_eq!(meetings[2].ranks[task], 0);
     }
-    assert_eq!(meetings[2].run.as_deref(), Some(run.as_path()));
+    assert_eq!(meetings[2].run, Some(start));
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn a_file_of_an_earlier_start_is_not_believed() {
     let places = [1, 0].map(|rank| place(rank, 2, None));
     let all = places.each_ref().map(|place| MeetingSettings {
         secret: None,
-        run: Some(dir.path()),
+        dir: Some(dir.path()),
         ..settings(place, NO_SERVERS)
     });
     assert!(meet_all(&all).iter().all(Result::is_ok));
