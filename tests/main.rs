@@ -40,6 +40,7 @@ mod model_file;
 mod networks;
 mod observe;
 mod perfetto;
+mod placed;
 mod report_page;
 mod restarts;
 mod resume;

@@ -33,6 +33,7 @@ mod layer_table;
 pub mod load_data;
 pub mod metrics;
 mod network_check;
+mod placed;
 pub mod progress;
 mod stop_source;
 pub mod sweep;

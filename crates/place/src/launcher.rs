@@ -71,7 +71,7 @@ pub trait LaunchHooks: Sync {
     /// A message for people.
     fn note(&self, text: &str);
 
-    /// Whether the process that launched the tasks has ended its own task of the run.
+    /// Whether the process that launched the tasks has ended its own task, and the run with it.
     fn has_own_task_ended(&self) -> bool {
         false
     }

@@ -34,7 +34,7 @@ use crate::placement::{MeetingPart, RankedPlace};
 use crate::token::make_token;
 
 pub use self::message::RunStart;
-pub use self::roles::RoleSettings;
+pub use self::roles::{ExpectedTask, RoleSettings};
 
 /// What a process brings to a meeting.
 #[derive(Clone, Copy, Debug)]

@@ -21,7 +21,42 @@ pub(super) struct AssignedTask {
     pub(super) socket: Option<usize>,
 }
 
+/// A task as it is known before the processes have met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedTask {
+    /// The task.
+    pub task: Task,
+    /// The rank of the process that runs it, if hosts need not be known for it.
+    pub rank: Option<usize>,
+    /// The host, if the scheduler says it.
+    pub host: Option<String>,
+}
+
 impl RoleSettings {
+    /// The tasks of a run of `size` processes, on these hosts by rank if they are known.
+    pub fn expect(
+        &self,
+        size: usize,
+        hosts: Option<&[String]>,
+    ) -> Result<Vec<ExpectedTask>, PlaceError> {
+        let machines: Vec<&str> = match hosts {
+            Some(hosts) => hosts.iter().map(String::as_str).collect(),
+            None => vec![""; size],
+        };
+        let assigned = self.assign(&machines)?.into_iter();
+        Ok(assigned
+            .map(|AssignedTask { task, rank, .. }| {
+                // Rank 0 is the first process of its host, which is the first.
+                let is_known = hosts.is_some()
+                    || self.dedicated
+                    || task.role == Role::Worker
+                    || task.index == 0;
+                let host = hosts.and_then(|hosts| hosts.get(rank).cloned());
+                ExpectedTask { task, rank: is_known.then_some(rank), host }
+            })
+            .collect())
+    }
+
     /// The number of workers among `size` processes.
     pub fn workers(&self, size: usize) -> Result<usize, PlaceError> {
         if !self.dedicated {
@@ -109,6 +144,18 @@ mod tests {
             let expected = [&workers[..], children].concat();
             assert_eq!(assigned(servers, false, &machines), expected, "{servers} {machines:?}");
         }
+    }
+
+    #[test]
+    fn before_the_meeting_only_what_hosts_do_not_decide_is_known() {
+        let roles = RoleSettings { servers: 2, dedicated: false };
+        let ranks = |hosts: Option<&[String]>| -> Vec<_> {
+            let tasks = roles.expect(3, hosts).unwrap().into_iter();
+            tasks.filter(|at| at.task.role == Role::Ps).map(|at| (at.rank, at.host)).collect()
+        };
+        assert_eq!(ranks(None), [(Some(0), None), (None, None)]);
+        let hosts = ["a", "a", "b"].map(String::from);
+        assert_eq!(ranks(Some(&hosts)), [(Some(0), Some("a".into())), (Some(2), Some("b".into()))]);
     }
 
     #[test]

@@ -13,11 +13,13 @@ pub(super) fn bind(loopback: Option<IpAddr>, port: u16) -> io::Result<TcpListene
     }
 }
 
-/// The address of this machine alone that a meeting point's name stands for, if it stands for one.
+/// The loopback address that a meeting point states, if it does. A host's own name is none, although
+/// many systems resolve it to one.
 pub(super) fn loopback_of(address: &str) -> Option<IpAddr> {
-    let mut found = address.to_socket_addrs().ok()?;
-    let first = found.next()?.ip();
-    (first.is_loopback() && found.all(|other| other.ip().is_loopback())).then_some(first)
+    let (host, _) = address.rsplit_once(':')?;
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let is_stated = host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback());
+    address.to_socket_addrs().ok()?.map(|at| at.ip()).find(|ip| is_stated && ip.is_loopback())
 }
 
 /// The addresses at which this machine reaches its own listening socket.
@@ -67,4 +69,20 @@ pub(super) fn machine() -> String {
     let network = network.map(|link| link.to_string_lossy().into_owned()).unwrap_or_default();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     format!("{} {} {network}", host_name(), boot.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_stated_loopback_address_keeps_a_meeting_on_this_machine() {
+        assert_eq!(loopback_of("127.0.0.1:5"), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(loopback_of("[::1]:5"), Some(Ipv6Addr::LOCALHOST.into()));
+        assert!(loopback_of("localhost:5").is_some());
+        // It may resolve to a loopback address here, but not on other hosts.
+        let own = host_name();
+        assert!(own == "localhost" || loopback_of(&format!("{own}:5")).is_none());
+        assert_eq!(loopback_of("192.0.2.1:5"), None);
+    }
 }

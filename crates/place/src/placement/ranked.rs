@@ -133,6 +133,13 @@ impl RankedPlace {
         }
     }
 
+    /// The number of processes on this one's host, as far as the scheduler says.
+    pub fn workers_here(&self) -> usize {
+        let Some(hosts) = &self.hosts else { return 1 };
+        let own = hosts.get(self.rank);
+        hosts.iter().filter(|host| Some(*host) == own).count().max(1)
+    }
+
     /// The rule and its evidence, for people.
     pub fn describe(&self) -> String {
         format!("{} ({})", self.rule, self.evidence.join(", "))
