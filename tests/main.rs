@@ -43,6 +43,7 @@ mod networks;
 mod observe;
 mod onnx;
 mod perfetto;
+mod placed;
 mod predict;
 mod predict_tables;
 mod report_page;

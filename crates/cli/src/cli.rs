@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use paceline_place::PlaceFlags;
 
 use crate::bench_args::BenchCommand;
 use crate::data_args::DataCommand;
@@ -163,6 +164,34 @@ pub struct ExplainArgs {
     /// Print a built-in network as its list of layers, ready to be changed
     #[arg(long)]
     pub layers: bool,
+    /// This process's place among others.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
+/// A process's place among others that were started with it, where the environment does not say it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PlaceArgs {
+    /// Run all tasks on this machine, whatever a scheduler's variables say
+    #[arg(long, conflicts_with_all = ["rank", "size", "meet"])]
+    pub local: bool,
+    /// Number of this process among those of the run, from 0
+    #[arg(long, value_name = "N", requires = "size")]
+    pub rank: Option<usize>,
+    /// Number of processes of the run
+    #[arg(long, value_name = "N", requires = "rank")]
+    pub size: Option<usize>,
+    /// Address at which the processes of the run meet rank 0
+    #[arg(long, value_name = "HOST:PORT")]
+    pub meet: Option<String>,
+}
+
+impl PlaceArgs {
+    /// The place as the command line states it.
+    pub fn flags(&self) -> PlaceFlags {
+        let Self { local, rank, size, meet } = self.clone();
+        PlaceFlags { local, rank, size, meet }
+    }
 }
 
 /// Arguments of `train`.
@@ -184,6 +213,9 @@ pub struct TrainArgs {
     /// Print only errors and, at the end, the path of the run
     #[arg(long, short)]
     pub quiet: bool,
+    /// This process's place among others.
+    #[command(flatten)]
+    pub place: PlaceArgs,
     /// Show the run on a web page while it trains, and afterwards until Ctrl-C
     #[arg(long)]
     pub watch: bool,

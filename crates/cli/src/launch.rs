@@ -2,6 +2,7 @@
 //! their result.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use paceline_engine::checkpoint::ResumeRequest;
 use paceline_engine::{Mode, OnWorkerLoss, TestHooks};
@@ -56,6 +57,7 @@ pub fn launch(
         interrupt,
         from: checkpoint.map(|checkpoint| checkpoint.manifest.info.step),
         has_servers: plan.cluster.mode != Mode::Mirrored,
+        has_own_task_ended: AtomicBool::new(false),
     };
     let mut launched = LaunchedRun::start(launch_settings(plan), hosts.as_ref(), &hooks)?;
     let servers = launched.servers();
@@ -68,7 +70,7 @@ pub fn launch(
     Ok(FinishedRun { run: run.path().to_owned(), summary, signal })
 }
 
-fn launch_settings(plan: &Plan) -> LaunchSettings {
+pub(crate) fn launch_settings(plan: &Plan) -> LaunchSettings {
     let cluster = &plan.cluster;
     LaunchSettings {
         workers: cluster.workers,
@@ -81,7 +83,7 @@ fn launch_settings(plan: &Plan) -> LaunchSettings {
     }
 }
 
-fn read_summary(run: &RunDir) -> Result<Summary, Failure> {
+pub(crate) fn read_summary(run: &RunDir) -> Result<Summary, Failure> {
     let path = run.path().join(files::SUMMARY);
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
     serde_json::from_slice(&text)
@@ -89,13 +91,15 @@ fn read_summary(run: &RunDir) -> Result<Summary, Failure> {
 }
 
 /// How the launcher starts a task of this program.
-struct TrainHooks<'a> {
-    run: &'a RunDir,
-    options: &'a TrainOptions,
-    interrupt: &'a Interrupt,
+pub(crate) struct TrainHooks<'a> {
+    pub(crate) run: &'a RunDir,
+    pub(crate) options: &'a TrainOptions,
+    pub(crate) interrupt: &'a Interrupt,
     /// The step of the checkpoint the run resumes from.
-    from: Option<u64>,
-    has_servers: bool,
+    pub(crate) from: Option<u64>,
+    pub(crate) has_servers: bool,
+    /// The process's own task of the run has ended.
+    pub(crate) has_own_task_ended: AtomicBool,
 }
 
 impl TrainHooks<'_> {
@@ -137,5 +141,9 @@ impl LaunchHooks for TrainHooks<'_> {
 
     fn note(&self, text: &str) {
         write_line(text);
+    }
+
+    fn has_own_task_ended(&self) -> bool {
+        self.has_own_task_ended.load(Ordering::Relaxed)
     }
 }

@@ -37,6 +37,7 @@ mod layer_table;
 pub mod load_data;
 pub mod metrics;
 mod network_check;
+mod placed;
 pub mod predict_args;
 pub mod progress;
 mod standard_input;

@@ -1,5 +1,6 @@
-//! One task of a run that `TF_CONFIG` places: a worker, a server or an evaluator.
+//! One task of a run whose tasks know each other's addresses: a worker, a server or an evaluator.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,16 +27,40 @@ use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_d
 use crate::workload::{build_workload, model_source};
 use paceline_job::{Plan, RawJob};
 
+/// A task's place in its run, and what it brings along.
+pub(crate) struct TaskStart {
+    pub(crate) cluster: Cluster,
+    /// The run's secret.
+    pub(crate) token: Vec<u8>,
+    /// The task's listening socket, if it is bound already.
+    pub(crate) listener: Option<TcpListener>,
+    pub(crate) activity: TaskActivity,
+}
+
+impl TaskStart {
+    /// The start of a task that `TF_CONFIG` lists.
+    pub(crate) fn listed(
+        cluster: Cluster,
+        plan: &Plan,
+        stop: &StopSource,
+    ) -> Result<Self, Failure> {
+        let activity = TaskActivity::default();
+        activity.enforce(stop.clone())?;
+        let token = run_token(plan.cluster.token_file.as_deref())?;
+        Ok(Self { cluster, token, listener: None, activity })
+    }
+}
+
 /// Runs this process's task of the cluster. Only a coordinator that was not launched has a result.
 pub(crate) fn run_task(
     job: &RawJob,
     plan: &Plan,
-    cluster: &Cluster,
+    start: TaskStart,
     options: &TrainOptions,
     stop: StopSource,
 ) -> Result<Option<FinishedRun>, Failure> {
-    let activity = TaskActivity::default();
-    activity.enforce(stop.clone())?;
+    let TaskStart { cluster, token, listener, activity } = start;
+    let cluster = &cluster;
     activity.introduce(&cluster.task.to_string(), None);
     let checkpoint = find_checkpoint(plan, options)?;
     // The launcher has already opened the run; without a launcher, the coordinator does.
@@ -50,7 +75,7 @@ pub(crate) fn run_task(
     if has_params && options.resume.is_none() {
         settings.start = open_start(job, plan)?;
     }
-    let place = task_place(plan, cluster)?;
+    let place = task_place(plan, cluster, token)?;
     let steps = settings.step_layout(place.slots);
     let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
     let checkpoints = checkpoint_dir(run.path());
@@ -65,6 +90,7 @@ pub(crate) fn run_task(
         run: &run,
         checkpoints: &checkpoints,
         from: from.as_ref(),
+        listener,
     };
     let (is_launched, signals) = (stop.channel.is_some(), stop.clone());
     let context = ProgramContext::new(plan, identity, &run, stop, activity)?;
@@ -103,7 +129,7 @@ fn find_checkpoint(plan: &Plan, options: &TrainOptions) -> Result<Option<Checkpo
 }
 
 /// The task's place in the run, as the engine takes it.
-fn task_place(plan: &Plan, cluster: &Cluster) -> Result<TaskPlace, Failure> {
+fn task_place(plan: &Plan, cluster: &Cluster, token: Vec<u8>) -> Result<TaskPlace, Failure> {
     let is_mirrored = plan.cluster.mode == Mode::Mirrored;
     if is_mirrored && matches!(cluster.task.role, Role::Ps | Role::Evaluator) {
         return Err(Failure::Usage(match cluster.task.role {
@@ -132,7 +158,7 @@ fn task_place(plan: &Plan, cluster: &Cluster) -> Result<TaskPlace, Failure> {
         processes: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
         servers,
         workers: if is_mirrored { cluster.workers()? } else { Vec::new() },
-        token: run_token(plan.cluster.token_file.as_deref())?,
+        token,
     })
 }
 
@@ -147,6 +173,8 @@ struct ProgramTask<'a> {
     run: &'a RunDir,
     checkpoints: &'a CheckpointDir,
     from: Option<&'a ResumePoint>,
+    /// The task's listening socket, if it is bound already.
+    listener: Option<TcpListener>,
 }
 
 impl ProgramTask<'_> {
@@ -154,7 +182,11 @@ impl ProgramTask<'_> {
         self.from.map_or(PlanOrigin::default(), ResumePoint::origin)
     }
 
-    fn listen(&self) -> Result<std::net::TcpListener, Failure> {
+    fn listen(&self) -> Result<TcpListener, Failure> {
+        if let Some(bound) = &self.listener {
+            let cannot = |source| Failure::Files { what: "cannot listen".into(), source };
+            return bound.try_clone().map_err(cannot);
+        }
         let address = &self.cluster.addresses[&self.cluster.task];
         Ok(listen(address, !self.place.token.is_empty())?)
     }
@@ -227,7 +259,7 @@ impl ProgramTask<'_> {
     }
 
     /// Where a worker of `mirrored` accepts the connections of the others, if there are others.
-    fn mesh_listener(&self) -> Result<Option<std::net::TcpListener>, Failure> {
+    fn mesh_listener(&self) -> Result<Option<TcpListener>, Failure> {
         let is_needed = self.plan.cluster.mode == Mode::Mirrored && self.place.slots > 1;
         is_needed.then(|| self.listen()).transpose()
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use paceline_engine::checkpoint::{PlanOrigin, ResumePoint, ResumeRequest, ResumedModel};
 use paceline_engine::{Mode, TaskPlace, TrainingTask, run_worker};
-use paceline_place::{Cluster, LauncherChannel};
+use paceline_place::{LauncherChannel, Placement};
 use paceline_record::names::files;
 
 use crate::Failure;
@@ -14,10 +14,11 @@ use crate::end_limit::TaskActivity;
 use crate::interrupt::Interrupt;
 use crate::launch::launch;
 use crate::load_data::load_data;
+use crate::placed::{PlacedProcess, find_placement};
 use crate::progress::Progress;
 use crate::start_file::open_start;
 use crate::stop_source::StopSource;
-use crate::task::run_task;
+use crate::task::{TaskStart, run_task};
 use crate::task_context::{ProgramContext, TaskIdentity, warn_of_test_set};
 use crate::test_hooks;
 use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir, resume_line};
@@ -32,26 +33,57 @@ pub fn train(
     interrupt: &Interrupt,
     channel: Option<&LauncherChannel>,
 ) -> Result<Option<FinishedRun>, Failure> {
-    let cluster = Cluster::from_env()?;
-    let job = &job.placed_in(cluster.as_ref());
+    let placement = find_placement(&options.place)?;
+    let job = &job.placed_in(&placement);
     let plan = job.check()?;
     let stop = StopSource { interrupt: interrupt.clone(), channel: channel.cloned() };
     let signals = stop.clone();
-    let trained = match (plan.cluster.mode, cluster) {
-        (Mode::Single, Some(cluster)) if cluster.slots() > 1 => Err(Failure::Usage(format!(
-            "TF_CONFIG lists {} workers, but cluster.mode is single; choose another mode",
-            cluster.slots()
-        ))),
-        (_, Some(_)) if options.watch.is_some() => Err(Failure::Usage(
-            "--watch is for runs that this command starts, but TF_CONFIG makes it one task of \
-             many; use `paceline watch RUN` on the machine of the run directory"
-                .into(),
-        )),
+    check_placement(&placement, &plan, options)?;
+    let trained = match (plan.cluster.mode, placement) {
         (Mode::Single, _) => train_single(job, &plan, options, stop).map(Some),
-        (_, Some(cluster)) => run_task(job, &plan, &cluster, options, stop),
-        (_, None) => launch(job, &plan, options, interrupt).map(Some),
+        (_, Placement::Listed(cluster)) => {
+            let start = TaskStart::listed(cluster, &plan, &stop)?;
+            run_task(job, &plan, start, options, stop)
+        }
+        (_, Placement::Ranked(place)) => PlacedProcess::new(job, &plan, &place, options).run(stop),
+        (_, Placement::Local) => launch(job, &plan, options, interrupt).map(Some),
     };
     trained.map_err(|failure| failure.with_signal(signals.signal()))
+}
+
+/// Refuses a place that the job or the command line cannot use.
+fn check_placement(
+    placement: &Placement,
+    plan: &Plan,
+    options: &TrainOptions,
+) -> Result<(), Failure> {
+    let is_single = plan.cluster.mode == Mode::Single;
+    let source = match placement {
+        Placement::Local => return Ok(()),
+        Placement::Listed(cluster) if is_single && cluster.slots() > 1 => {
+            return Err(Failure::Usage(format!(
+                "TF_CONFIG lists {} workers, but cluster.mode is single; choose another mode",
+                cluster.slots()
+            )));
+        }
+        Placement::Listed(_) => "TF_CONFIG".to_owned(),
+        Placement::Ranked(place) if is_single => {
+            return Err(Failure::Usage(format!(
+                "{} starts {} processes, but cluster.mode is single; choose another mode, or add \
+                 --local if each process is to make a run of its own",
+                place.describe(),
+                place.size
+            )));
+        }
+        Placement::Ranked(place) => place.rule.to_string(),
+    };
+    if options.watch.is_some() {
+        return Err(Failure::Usage(format!(
+            "--watch is for runs that this command starts, but {source} makes it one task of \
+             many; use `paceline watch RUN` on the machine of the run directory"
+        )));
+    }
+    Ok(())
 }
 
 /// Trains a whole run in this process.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir};
 use paceline_engine::{RunReport, StopReason, TrainingData};
 use paceline_observe::Summary;
+use paceline_place::PlaceFlags;
 use paceline_record::RunDir;
 use paceline_record::names::{files, folders};
 
@@ -26,6 +27,8 @@ pub struct TrainOptions {
     pub checkpoint: Option<u64>,
     /// Write nothing but errors to standard error.
     pub quiet: bool,
+    /// What the command line says of this process's place.
+    pub place: PlaceFlags,
     /// The page that shows the run.
     pub watch: Option<Arc<PageProcess>>,
     /// In benches: tasks omit their accounting.

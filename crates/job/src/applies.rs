@@ -4,7 +4,7 @@ use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind};
 use super::layer_path::{LAYERS, layer_of, place_of};
 use super::problem::{Problem, SettingOrigin};
-use super::raw::{JobEntry, RawJob};
+use super::raw::{JobEntry, RawJob, TaskSource};
 use super::schema::find_key;
 use super::value::JobValue;
 
@@ -88,7 +88,8 @@ impl RawJob {
     /// Numbers of tasks that the job sets and the environment contradicts: its tasks are used.
     pub(super) fn contradicted(&self) -> Vec<Problem> {
         let Some(tasks) = self.placed.filter(|tasks| tasks.lists_all) else { return Vec::new() };
-        let counts = [("cluster.workers", tasks.workers), ("cluster.servers", tasks.servers)];
+        let counts = [("cluster.workers", Some(tasks.workers)), ("cluster.servers", tasks.servers)];
+        let counts = counts.into_iter().filter_map(|(path, count)| Some((path, count?)));
         let differs = |(path, listed): &(&str, usize)| {
             let Some(entry) = self.entries.get(*path).filter(|entry| entry.is_set()) else {
                 return false;
@@ -98,14 +99,14 @@ impl RawJob {
         };
         let message = |path: &str, listed: usize| {
             let value = &self.entries[path].value;
-            self.problem(
-                path,
-                format!(
-                    "is {value}, but TF_CONFIG lists {listed}; leave {path} out, or correct it"
-                ),
-            )
+            let source = match tasks.source {
+                TaskSource::TfConfig => format!("TF_CONFIG lists {listed}"),
+                TaskSource::Launcher(rule) => format!("{rule} starts {listed}"),
+            };
+            let message = format!("is {value}, but {source}; leave {path} out, or correct it");
+            self.problem(path, message)
         };
-        counts.iter().filter(|count| differs(count)).map(|&(path, n)| message(path, n)).collect()
+        counts.filter(differs).map(|(path, count)| message(path, count)).collect()
     }
 
     /// The keys of the command line that a test of a finished model does not use.

@@ -249,6 +249,7 @@ impl JobChecker<'_> {
                 Mode::Single | Mode::Mirrored => 0,
                 _ => servers,
             },
+            dedicated_servers: self.text("cluster.layout") == "dedicated",
             on_worker_loss,
             waits_for_servers,
             restarts: if waits { restarts } else { 0 },

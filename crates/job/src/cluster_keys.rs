@@ -29,12 +29,14 @@ fn sharing() -> Vec<KeySpec> {
                  checkpoints";
     let restarts = "total number of times the local launcher restarts lost tasks";
     let how = "how workers share parameters; with `TF_CONFIG` defaults to async if it lists a \
-                 ps, and to mirrored if it lists several workers and no ps";
+                 ps, and to mirrored if it lists several workers and no ps; with several processes \
+                 of a scheduler defaults to mirrored, or to async if cluster.servers is set";
     let mut keys = vec![
         key(MODE, modes, "\"single\"", how),
         key("cluster.workers", tasks, "2", "number of workers").with(MODE, SHARED),
         optional("cluster.slots", tasks, slots).with(MODE, WITH_SERVERS),
         key("cluster.servers", tasks, "1", "number of parameter servers").with(MODE, WITH_SERVERS),
+        layout(),
         optional("cluster.quorum", tasks, quorum).with(MODE, &["sync"]),
         key(
             "cluster.staleness",
@@ -65,6 +67,13 @@ fn sharing() -> Vec<KeySpec> {
         ])),
     );
     keys
+}
+
+fn layout() -> KeySpec {
+    let help = "where servers run if a scheduler starts the processes: \"beside\" as children of \
+                 the first worker on each host, \"dedicated\" as the last of the processes";
+    key("cluster.layout", ValueKind::Word(&["beside", "dedicated"]), "\"beside\"", help)
+        .with(MODE, WITH_SERVERS)
 }
 
 fn cluster_timeouts() -> Vec<KeySpec> {

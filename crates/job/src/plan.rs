@@ -167,6 +167,8 @@ pub struct ClusterPlan {
     pub slots: Option<usize>,
     /// The number of servers.
     pub servers: usize,
+    /// Whether servers have ranks of their own where a scheduler starts the processes.
+    pub dedicated_servers: bool,
     /// What a lost worker means for the run.
     pub on_worker_loss: OnWorkerLoss,
     /// Whether the run waits for a lost server to return with a checkpoint.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use paceline_lab::Finding;
+use paceline_place::PlacementRule;
 use paceline_record::names::LIBRARY_KEY;
 use toml::de::{DeTable, DeValue};
 
@@ -62,11 +63,22 @@ pub struct RawJob {
     pub(super) placed: Option<PlacedTasks>,
 }
 
-/// The numbers of tasks that the environment lists.
+/// What places a job's tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TaskSource {
+    /// `TF_CONFIG` lists them.
+    TfConfig,
+    /// A launcher starts one process for each.
+    Launcher(PlacementRule),
+}
+
+/// The numbers of tasks that the environment states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlacedTasks {
+    pub(super) source: TaskSource,
     pub(super) workers: usize,
-    pub(super) servers: usize,
+    /// The number of servers, unless the job decides it.
+    pub(super) servers: Option<usize>,
     /// Whether this process trains.
     pub(super) trains_here: bool,
     /// Whether all tasks are listed.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use paceline_place::{Cluster, Role};
+use paceline_place::{Placement, RankedPlace, Role};
 use sha2::{Digest, Sha256};
 use toml::de::DeValue;
 
@@ -11,7 +11,7 @@ use super::key_spec::{DefaultCase, DefaultCondition, ValueKind};
 use super::layer_path::{LAYERS, layer_of};
 use super::layers::UsedKey;
 use super::problem::SettingOrigin;
-use super::raw::{JobEntry, PlacedTasks, RawJob};
+use super::raw::{JobEntry, PlacedTasks, RawJob, TaskSource};
 use super::schema::{FILES, KEYS, find_key};
 use super::value::JobValue;
 
@@ -62,31 +62,59 @@ impl RawJob {
 
     /// Identifies the job. It is equal for all tasks of a run, wherever their files are.
     pub fn digest(&self) -> [u8; 32] {
-        let resolved = self.resolve();
         let mut hash = Sha256::new();
-        for UsedKey { path, key, entry } in resolved.used_keys() {
-            let is_path = match key.kind {
-                ValueKind::Path | ValueKind::Address => true,
-                ValueKind::ShareOrPath => matches!(entry.value, JobValue::Text(_)),
-                _ => false,
-            };
-            let own = key.path == "name" || is_path;
-            if !own {
-                hash.update(format!("{path} = {}\n", entry.value));
-            }
-        }
+        self.shared_keys().iter().for_each(|line| hash.update(format!("{line}\n")));
         hash.finalize().into()
     }
 
-    /// The job in a cluster that the environment describes, if it does. Defaults depend on it.
-    pub fn placed_in(&self, cluster: Option<&Cluster>) -> Self {
-        let placed = cluster.map(|cluster| PlacedTasks {
-            workers: cluster.slots(),
-            servers: cluster.count(Role::Ps),
-            trains_here: cluster.slot().is_some(),
-            lists_all: !cluster.has_sparse_map(),
-        });
+    /// The keys that all tasks of a run must agree on, with their values: all but names, paths and
+    /// addresses.
+    pub fn shared_keys(&self) -> Vec<String> {
+        let resolved = self.resolve();
+        let is_shared = |used: &UsedKey<'_>| {
+            let is_own = match used.key.kind {
+                ValueKind::Path | ValueKind::Address => true,
+                ValueKind::ShareOrPath => matches!(used.entry.value, JobValue::Text(_)),
+                _ => used.key.path == "name",
+            };
+            !is_own
+        };
+        let shared = resolved.used_keys().into_iter().filter(is_shared);
+        shared.map(|UsedKey { path, entry, .. }| format!("{path} = {}", entry.value)).collect()
+    }
+
+    /// The job at a place that the environment gives this process. Defaults depend on it.
+    pub fn placed_in(&self, placement: &Placement) -> Self {
+        let placed = match placement {
+            Placement::Local => None,
+            Placement::Listed(cluster) => Some(PlacedTasks {
+                source: TaskSource::TfConfig,
+                workers: cluster.slots(),
+                servers: Some(cluster.count(Role::Ps)),
+                trains_here: cluster.slot().is_some(),
+                lists_all: !cluster.has_sparse_map(),
+            }),
+            Placement::Ranked(place) => Some(self.tasks_at(place)),
+        };
         Self { placed, ..self.clone() }
+    }
+
+    /// The tasks of a launcher's processes: all are workers, unless servers have ranks of their own.
+    fn tasks_at(&self, place: &RankedPlace) -> PlacedTasks {
+        let servers = match self.entries.get("cluster.servers").map(|entry| &entry.value) {
+            _ if self.word("cluster.layout") != "dedicated" => 0,
+            Some(JobValue::Whole(servers)) => usize::try_from(*servers).unwrap_or(0),
+            _ => 1,
+        };
+        let has_servers = self.word("cluster.mode") != "mirrored";
+        let apart = place.servers.unwrap_or(if has_servers { servers } else { 0 });
+        PlacedTasks {
+            source: TaskSource::Launcher(place.rule),
+            workers: place.size.saturating_sub(apart).max(1),
+            servers: place.servers,
+            trains_here: true,
+            lists_all: true,
+        }
     }
 
     /// The job with every default filled in.
@@ -94,6 +122,7 @@ impl RawJob {
         let mut job = self.clone();
         job.choose_mode();
         job.recognise_table();
+        job.count_tasks();
         if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
             job.default_to("train.stop.epochs", DEFAULT_EPOCHS, "no stop condition is set");
         }
@@ -183,13 +212,25 @@ impl RawJob {
             self.entries.retain(|_, entry| entry.origin != SettingOrigin::BuiltIn);
         }
         let (mode, why) = match (self.placed, changed.filter(|_| was_built_in)) {
-            (Some(tasks), _) => tasks.default_mode(),
+            (Some(tasks), _) => tasks.default_mode(self.entries.contains_key("cluster.servers")),
             (None, Some(key)) => {
                 ("\"single\"", format!("--set {key} replaces the built-in job's [cluster]"))
             }
             (None, None) => ("\"single\"", "no cluster.mode, no TF_CONFIG".to_owned()),
         };
         self.default_to("cluster.mode", mode, why);
+    }
+
+    /// Fills in the numbers of tasks that a launcher starts.
+    fn count_tasks(&mut self) {
+        let Some(tasks) = self.placed else { return };
+        let TaskSource::Launcher(rule) = tasks.source else { return };
+        let why = format!("{rule} starts the processes");
+        self.default_to("cluster.workers", &tasks.workers.to_string(), why.clone());
+        if let Some(servers) = tasks.servers {
+            self.default_to("cluster.servers", &servers.to_string(), why.clone());
+            self.default_to("cluster.layout", "\"dedicated\"", why);
+        }
     }
 
     /// Holds out the examples that an earlier run with the job `earlier` held out, if that run is
@@ -241,15 +282,25 @@ impl RawJob {
 }
 
 impl PlacedTasks {
-    /// The mode of a job that does not set it, and why.
-    fn default_mode(self) -> (&'static str, String) {
-        let Self { workers, servers, trains_here, .. } = self;
+    /// The mode of a job that does not set it, and why. `wants_servers` says that the job sets
+    /// their number.
+    fn default_mode(self, wants_servers: bool) -> (&'static str, String) {
+        let Self { source, workers, servers, trains_here, .. } = self;
+        let servers = servers.unwrap_or(usize::from(wants_servers));
         let mode = match (servers, workers) {
             (1.., _) => "\"async\"",
             (0, ..=1) if trains_here => "\"single\"",
             _ => "\"mirrored\"",
         };
-        (mode, format!("TF_CONFIG lists {workers} worker{} and {servers} ps", plural(workers)))
+        let why = match source {
+            TaskSource::TfConfig => {
+                format!("TF_CONFIG lists {workers} worker{} and {servers} ps", plural(workers))
+            }
+            TaskSource::Launcher(rule) => {
+                format!("{rule} starts {workers} worker{}", plural(workers))
+            }
+        };
+        (mode, why)
     }
 }
 

@@ -1,8 +1,7 @@
 //! The local launcher: starts every task of a run as a process of its own, watches them, and
 //! leaves none behind.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -20,9 +19,10 @@ use crate::launcher_channel::{
     CHANNEL_VARIABLE, ChannelEnds, TaskMessages, allow_leave, send_stop,
 };
 use crate::listen::LISTENER_VARIABLE;
+use crate::meeting::Meeting;
 use crate::task_end::{RestartPolicy, TaskEnd, describe_end};
 use crate::tf_config::TF_CONFIG;
-use crate::token::TOKEN_VARIABLE;
+use crate::token::{TOKEN_VARIABLE, make_token};
 
 /// How often the tasks are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(5);
@@ -57,7 +57,7 @@ pub struct LaunchSettings {
 }
 
 /// What the launcher asks of the program whose tasks it starts.
-pub trait LaunchHooks {
+pub trait LaunchHooks: Sync {
     /// Adds the program's arguments and environment to the command of a task. `is_restart` says
     /// that the task takes the place of a lost one.
     fn configure(&self, command: &mut Command, is_restart: bool);
@@ -70,6 +70,11 @@ pub trait LaunchHooks {
 
     /// A message for people.
     fn note(&self, text: &str);
+
+    /// Whether the process that launched the tasks has ended its own task, and the run with it.
+    fn has_own_task_ended(&self) -> bool {
+        false
+    }
 }
 
 /// The tasks of a run on this machine. Dropping it kills those that still live.
@@ -136,18 +141,8 @@ impl<'a> LaunchedRun<'a> {
                 json!({"worker": addresses(&bound_workers), "ps": addresses(&bound_servers)})
             }
         };
-        let mut run = Self {
-            settings,
-            hooks,
-            hosts,
-            token: make_token().map_err(cannot())?,
-            cluster,
-            tasks: Vec::new(),
-            over: None,
-            failure: None,
-            stop_sent: None,
-            restarts_left: settings.restarts,
-        };
+        let token = make_token().map_err(cannot())?;
+        let mut run = Self::without_tasks(settings, hosts, hooks, cluster, token);
         let servers = bound_servers.into_iter().map(|bound| (Role::Ps, bound));
         let workers = bound_workers.into_iter().map(|bound| (Role::Worker, bound));
         let mut counts = [0, 0];
@@ -159,6 +154,43 @@ impl<'a> LaunchedRun<'a> {
             run.tasks.push(started);
         }
         Ok(run)
+    }
+
+    /// Starts the servers that a worker runs as its children, in a run whose tasks have met.
+    pub fn host(
+        settings: LaunchSettings,
+        meeting: &mut Meeting,
+        hooks: &'a dyn LaunchHooks,
+    ) -> Result<Self, PlaceError> {
+        let cluster = meeting.cluster.to_json();
+        let mut run = Self::without_tasks(settings, None, hooks, cluster, meeting.token.clone());
+        for (task, listener) in meeting.servers.drain(..) {
+            let cannot = PlaceError::while_doing(format!("cannot start {task}"));
+            let launched = run.start_task(task, Some(listener), false).map_err(cannot)?;
+            run.tasks.push(launched);
+        }
+        Ok(run)
+    }
+
+    fn without_tasks(
+        settings: LaunchSettings,
+        hosts: Option<&'a EmulatedHosts>,
+        hooks: &'a dyn LaunchHooks,
+        cluster: serde_json::Value,
+        token: String,
+    ) -> Self {
+        Self {
+            settings,
+            hooks,
+            hosts,
+            token,
+            cluster,
+            tasks: Vec::new(),
+            over: None,
+            failure: None,
+            stop_sent: None,
+            restarts_left: settings.restarts,
+        }
     }
 
     /// The addresses of the servers.
@@ -178,6 +210,9 @@ impl<'a> LaunchedRun<'a> {
             self.pass_on_stop();
             for index in 0..self.tasks.len() {
                 self.check_task(index)?;
+            }
+            if self.hooks.has_own_task_ended() {
+                self.over.get_or_insert_with(Instant::now);
             }
             if let Some(over) = self.over {
                 self.tell_servers();
@@ -403,11 +438,4 @@ fn bind(hosts: Option<&EmulatedHosts>, role: Role, count: usize) -> io::Result<V
         Ok(BoundAddress { address, listener: Some(listener) })
     });
     bound.collect()
-}
-
-/// A secret for the tasks of this run.
-fn make_token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -21,6 +21,22 @@
 //! A *slot* is a worker's place in the batch plan. The chief, or worker 0 if there is none, has
 //! slot 0 and coordinates the run.
 //!
+//! Schedulers and launchers give each of the processes they start a *rank*. [`Placement::find`] reads
+//! their variables, and [`MeetingSettings::meet`] lets the processes exchange their addresses:
+//!
+//! ```
+//! use paceline_place::{PlaceFlags, Placement, Variables};
+//!
+//! let variables: Variables =
+//!     [("RANK", "1"), ("WORLD_SIZE", "3"), ("MASTER_ADDR", "a.example")].into_iter().collect();
+//! let parent = 1;
+//! let Placement::Ranked(place) = Placement::find(&PlaceFlags::default(), &variables, parent)?
+//! else { unreachable!("three processes") };
+//! assert_eq!((place.rank, place.size), (1, 3));
+//! assert_eq!(place.describe(), "torchrun (RANK=1, WORLD_SIZE=3)");
+//! # Ok::<(), paceline_place::PlaceError>(())
+//! ```
+//!
 //! [`LaunchedRun`] starts all tasks of a run as processes on this machine, restarts lost ones, and
 //! leaves none behind. Each task has a [`LauncherChannel`] to its launcher. [`EmulatedHosts`]
 //! places the tasks in network namespaces with limited links, which emulates a cluster. This crate
@@ -35,6 +51,8 @@ mod error;
 mod launcher;
 mod launcher_channel;
 mod listen;
+mod meeting;
+mod placement;
 mod task_end;
 mod tf_config;
 mod token;
@@ -45,5 +63,10 @@ pub use error::PlaceError;
 pub use launcher::{LaunchHooks, LaunchSettings, LaunchedRun};
 pub use launcher_channel::{CHANNEL_VARIABLE, ChannelEnds, LauncherChannel};
 pub use listen::{LISTENER_VARIABLE, inherited_listener, listen};
+pub use meeting::{ExpectedTask, Meeting, MeetingHooks, MeetingSettings, RoleSettings, RunStart};
+pub use placement::{
+    MEET_VARIABLE, MeetingPart, PlaceFlags, Placement, PlacementRule, RankedPlace, RunId,
+    SIZE_VARIABLE, Variables,
+};
 pub use tf_config::TF_CONFIG;
 pub use token::{TOKEN_VARIABLE, read_token, run_token};

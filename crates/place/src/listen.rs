@@ -1,7 +1,7 @@
 //! Where a task listens. Without a token it accepts connections from this machine only.
 
 use std::io;
-use std::net::{IpAddr, TcpListener, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, ToSocketAddrs};
 use std::os::fd::AsFd;
 
 use crate::error::PlaceError;
@@ -43,5 +43,11 @@ pub fn listen(address: &str, has_token: bool) -> Result<TcpListener, PlaceError>
     }
     let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     let port: u16 = port.ok_or_else(|| PlaceError::Usage(format!("{address} has no port")))?;
-    TcpListener::bind((IpAddr::from([0, 0, 0, 0]), port)).map_err(cannot)
+    listen_on_all(port).map_err(cannot)
+}
+
+/// A listening socket on all interfaces: for IPv6 and IPv4 if the system has both.
+pub(crate) fn listen_on_all(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
+        .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
 }

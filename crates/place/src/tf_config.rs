@@ -22,16 +22,21 @@ impl Cluster {
     /// Reads the variable. Returns `None` if it is not set or blank, or describes a single process.
     pub fn from_env() -> Result<Option<Self>, PlaceError> {
         match std::env::var(TF_CONFIG) {
-            // Many managers cannot unset a variable, only empty it.
-            Ok(text) if text.trim().is_empty() => Ok(None),
-            Ok(text) => Self::parse(&text).map_err(|why| {
-                PlaceError::Usage(format!(
-                    "{TF_CONFIG}: {why}; `paceline explain` shows what was read"
-                ))
-            }),
+            Ok(text) => Self::from_text(&text),
             Err(std::env::VarError::NotPresent) => Ok(None),
             Err(error) => Err(PlaceError::Usage(format!("{TF_CONFIG}: {error}"))),
         }
+    }
+
+    /// Reads the variable's text. Many managers cannot unset a variable, only empty it: blank text
+    /// is as good as none.
+    pub(crate) fn from_text(text: &str) -> Result<Option<Self>, PlaceError> {
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        Self::parse(text).map_err(|why| {
+            PlaceError::Usage(format!("{TF_CONFIG}: {why}; `paceline explain` shows what was read"))
+        })
     }
 
     /// Parses the variable's text. Returns `None` if it describes a single process.
@@ -63,6 +68,18 @@ impl Cluster {
         let mut cluster = Self { task, addresses, remarks };
         cluster.inspect()?;
         Ok(Some(cluster))
+    }
+
+    /// The addresses as `TF_CONFIG` lists them.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut jobs = serde_json::Map::new();
+        for (task, address) in &self.addresses {
+            let listed = jobs.entry(task.role.name()).or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(listed) = listed {
+                listed.push(Value::from(address.as_str()));
+            }
+        }
+        Value::Object(jobs)
     }
 
     /// Whether some tasks may not be listed.

@@ -1,5 +1,7 @@
 //! The secret that all tasks of a run share.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::error::PlaceError;
@@ -31,4 +33,11 @@ pub fn read_token(option: &str, path: &Path) -> Result<String, PlaceError> {
         )));
     }
     Ok(token.to_owned())
+}
+
+/// A new secret.
+pub(crate) fn make_token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -123,11 +123,16 @@ impl RunDir {
         Ok(run)
     }
 
+    /// The directory of a run whose tasks join it later. It is created if it does not exist.
+    pub fn prepare(path: &Path) -> Result<Self, RunFileError> {
+        fs::create_dir_all(path).map_err(RunFileError::at("make the run directory", path))?;
+        Ok(Self { path: path.to_owned(), _lock: None })
+    }
+
     /// Joins a run that several tasks share: the directory may exist, this task's folder must
     /// not.
     pub fn join(path: &Path, task: &str) -> Result<Self, RunFileError> {
-        fs::create_dir_all(path).map_err(RunFileError::at("make the run directory", path))?;
-        Self { path: path.to_owned(), _lock: None }.with_task(task)
+        Self::prepare(path)?.with_task(task)
     }
 
     /// The directory in which a worker that joins a run late creates its folder: `wanted` if the

@@ -4,6 +4,7 @@ mod checkpoint;
 mod data;
 mod evaluate;
 mod explain_layers;
+mod explain_tasks;
 mod export;
 mod output;
 mod predict;
@@ -18,7 +19,7 @@ mod watch;
 use std::sync::Arc;
 
 use paceline_engine::{Mode, Threads};
-use paceline_place::{Cluster, LauncherChannel};
+use paceline_place::{LauncherChannel, Placement};
 use paceline_record::names::files;
 
 use self::output::print;
@@ -35,13 +36,13 @@ use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
 use crate::join::{JoinOptions, join, remove_join_file};
 use crate::layer_table::layer_table;
+use crate::placed::find_placement;
 use crate::standard_input::save_standard_input;
 use crate::terminal::{output_width, wrap_comments};
-use crate::text_table::{columns, counted};
 use crate::train::train;
 use crate::train_options::TrainOptions;
 use crate::watch::PageProcess;
-use paceline_job::{ClusterPlan, ModelKind, Plan};
+use paceline_job::{ModelKind, Plan};
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<(), Failure> {
@@ -95,6 +96,7 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     if !args.watch && (args.page.listen.is_some() || args.page.token_file.is_some()) {
         return Err(Failure::Usage("--listen and --token-file are for the page of --watch".into()));
     }
+    let place = args.place.flags();
     let TrainArgs { run_dir, resume, checkpoint, quiet, .. } = args;
     let mut job = read_job(&job)?;
     if job.reads_standard_input() {
@@ -103,7 +105,7 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     keep_split(&mut job, resume.as_ref().map(|run| run.join(files::JOB)).as_deref());
     let page = args.watch.then(|| PageProcess::prepare(&args.page)).transpose()?.map(Arc::new);
     let watch = page.clone();
-    let options = TrainOptions { run_dir, resume, checkpoint, quiet, watch, bare: false };
+    let options = TrainOptions { run_dir, resume, checkpoint, quiet, place, watch, bare: false };
     let finished = train(&job, &options, &interrupt, channel.as_ref())?;
     let Some(finished) = finished else { return Ok(()) };
     if quiet {
@@ -142,15 +144,18 @@ fn run_bench(command: BenchCommand) -> Result<(), Failure> {
 }
 
 fn explain(args: &ExplainArgs) -> Result<(), Failure> {
-    let cluster = Cluster::from_env()?;
-    let job = read_job(&args.job)?.placed_in(cluster.as_ref());
+    let placement = find_placement(&args.place.flags())?;
+    let job = read_job(&args.job)?.placed_in(&placement);
     let plan = job.check()?;
     let job = if args.layers { job.with_layers()? } else { job };
     let table = layer_table(&job, &plan)?;
-    let tasks = tasks(&plan, cluster.as_ref());
-    let workers = cluster.as_ref().map_or(plan.cluster.workers, Cluster::slots);
+    let tasks = explain_tasks::tasks(&plan, &placement)?;
+    let (workers, here) = match &placement {
+        Placement::Local => (plan.cluster.workers, plan.cluster.workers),
+        Placement::Listed(cluster) => (cluster.slots(), cluster.workers_here()),
+        Placement::Ranked(place) => (plan.cluster.workers, place.workers_here()),
+    };
     let exchange = explain_layers::layers(&plan, workers)?;
-    let here = cluster.map_or(plan.cluster.workers, |cluster| cluster.workers_here());
     print(&wrap_comments(&job.explain()))?;
     print(&table)?;
     print(&exchange)?;
@@ -187,51 +192,4 @@ fn wire(plan: &Plan) -> String {
         wire.name(),
         wire.number_bytes()
     )
-}
-
-/// The slots that a worker fills at the start.
-fn slots_of(home: usize, plan: &Plan, workers: usize) -> String {
-    let slots = (home..plan.cluster.slots(workers)).step_by(workers.max(1));
-    let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
-    if slots.is_empty() { "spare".into() } else { slots.join(", ") }
-}
-
-/// The tasks of a run and their addresses, with remarks on how they were found.
-fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
-    let Some(cluster) = cluster else {
-        let ClusterPlan { workers, servers, .. } = plan.cluster;
-        return match plan.cluster.mode {
-            Mode::Single => "\n# tasks: this process alone\n".into(),
-            Mode::Mirrored => format!(
-                "\n# tasks: {}, which `paceline train` starts here (TF_CONFIG is not set)\n",
-                counted(workers as u64, "worker")
-            ),
-            _ => format!(
-                "\n# tasks: {} and {}, which `paceline train` starts here (TF_CONFIG is not \
-                 set){}\n",
-                counted(workers as u64, "worker"),
-                counted(servers as u64, "server"),
-                match plan.cluster.slots {
-                    Some(slots) => {
-                        format!("; workers fill {}", counted(slots as u64, "slot"))
-                    }
-                    None => String::new(),
-                }
-            ),
-        };
-    };
-    let mut rows = vec![["# task", "slot", "address", ""].map(String::from).to_vec()];
-    for (task, address) in &cluster.addresses {
-        let at = Cluster { task: *task, ..cluster.clone() };
-        let slot = at.slot().map_or("-".into(), |home| slots_of(home, plan, cluster.slots()));
-        let here = if *task == cluster.task { "this process" } else { "" };
-        rows.push(vec![format!("# {task}"), slot, address.clone(), here.into()]);
-    }
-    let mut text = format!("\n# tasks, from TF_CONFIG\n{}", columns(&rows));
-    let servers = (plan.cluster.mode != Mode::Mirrored).then_some(plan.cluster.servers);
-    let differences = cluster.differences(plan.cluster.workers, servers);
-    for remark in cluster.remarks.iter().chain(&differences) {
-        text.push_str(&format!("# {remark}\n"));
-    }
-    text
 }

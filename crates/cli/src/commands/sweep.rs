@@ -9,11 +9,12 @@ use paceline_lab::{FIGURES, Figure, ReportData};
 use super::output::print;
 use super::read_job::read_job;
 use super::report;
-use paceline_place::{Cluster, may_create_networks};
+use paceline_place::{PlaceFlags, Placement, may_create_networks};
 
 use crate::Failure;
 use crate::cli::{JobArgs, SweepArgs};
 use crate::interrupt::Interrupt;
+use crate::placed::find_placement;
 use crate::progress::write_line;
 use crate::sweep::{self, PreparedSweep, SweepTally};
 use crate::terminal::output_width;
@@ -26,12 +27,26 @@ const GONE: i32 = signal_hook::consts::SIGTERM;
 /// The default parent of sweep directories.
 const SWEEPS: &str = "sweeps";
 
+/// Refuses to start one of several equal sweeps.
+fn check_alone() -> Result<(), Failure> {
+    let why = match find_placement(&PlaceFlags::default()) {
+        Ok(Placement::Listed(_)) => {
+            "TF_CONFIG is set, but a sweep runs on this machine only; unset it".to_owned()
+        }
+        Ok(Placement::Ranked(place)) => format!(
+            "{} starts {} processes, but a sweep runs on one machine only; start one process",
+            place.describe(),
+            place.size
+        ),
+        // The script of a batch job may start a sweep.
+        Ok(Placement::Local) | Err(_) => return Ok(()),
+    };
+    Err(Failure::Usage(why))
+}
+
 /// Runs the sweeps that the arguments name.
 pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
-    if Cluster::from_env()?.is_some() {
-        let why = "TF_CONFIG is set, but a sweep runs on this machine only; unset it";
-        return Err(Failure::Usage(why.into()));
-    }
+    check_alone()?;
     if let Some(dir) = &args.resume {
         let interrupt = Interrupt::listen()?;
         return conclude(vec![run(&PreparedSweep::open(dir)?, args, &interrupt)?], &interrupt);

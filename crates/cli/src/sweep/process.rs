@@ -43,7 +43,7 @@ pub(super) fn run_cell(
         .arg(job_file(dir, cell))
         .arg("--run-dir")
         .arg(dir.join(&run))
-        .args(["--quiet", "--tied"])
+        .args(["--quiet", "--tied", "--local"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(errors)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use paceline_engine::Mode;
 use paceline_job::RawJob;
-use paceline_place::Cluster;
+use paceline_place::{Cluster, PlaceFlags, Placement};
 
 /// A job of this text, after these `--set`s.
 fn job(toml: &str, settings: &[&str]) -> RawJob {
@@ -220,14 +220,20 @@ fn explain_says_why_a_default_applies() {
 }
 
 /// A cluster with this many workers and servers, seen from a task.
-fn cluster(workers: usize, servers: usize, role: &str) -> Cluster {
+fn cluster(workers: usize, servers: usize, role: &str) -> Placement {
     let addresses = |count: usize| format!("{:?}", vec!["h:1"; count]);
     let text = format!(
         "{{\"cluster\": {{\"worker\": {}, \"ps\": {}}}, \"task\": {{\"type\": {role:?}}}}}",
         addresses(workers),
         addresses(servers)
     );
-    Cluster::parse(&text).unwrap().unwrap()
+    Placement::Listed(Cluster::parse(&text).unwrap().unwrap())
+}
+
+/// The place of one of three processes of `torchrun`.
+fn ranked() -> Placement {
+    let variables = [("RANK", "1"), ("WORLD_SIZE", "3"), ("MASTER_ADDR", "a")];
+    Placement::find(&PlaceFlags::default(), &variables.into_iter().collect(), 1).unwrap()
 }
 
 #[test]
@@ -242,21 +248,45 @@ fn the_environment_decides_how_workers_share_unless_the_job_does() {
     ] {
         let cluster = cluster(workers, servers, role);
         for job in [built_in(&[]), job("", &[])] {
-            let line = explained(&job.placed_in(Some(&cluster)), "mode = ");
+            let line = explained(&job.placed_in(&cluster), "mode = ");
             assert!(line.starts_with(&format!("mode = {mode:?}")), "{line}");
             assert!(line.contains("# default: TF_CONFIG lists "), "{line}");
         }
-        let own = job("cluster.mode = \"sync\"", &[]).placed_in(Some(&cluster));
+        let own = job("cluster.mode = \"sync\"", &[]).placed_in(&cluster);
         assert!(explained(&own, "mode = ").ends_with("# job.toml:1"));
     }
     let two = cluster(2, 1, "worker");
-    let found = problems(&job("", &["cluster.workers=8"]).placed_in(Some(&two)));
+    let found = problems(&job("", &["cluster.workers=8"]).placed_in(&two));
     assert_eq!(
         found,
         "--set cluster.workers=8: cluster.workers is 8, but TF_CONFIG lists 2; leave \
          cluster.workers out, or correct it"
     );
-    assert_eq!(problems(&job("", &["cluster.workers=2"]).placed_in(Some(&two))), "");
+    assert_eq!(problems(&job("", &["cluster.workers=2"]).placed_in(&two)), "");
+}
+
+#[test]
+fn every_process_of_a_launcher_is_a_worker_unless_servers_have_ranks_of_their_own() {
+    for (settings, mode, workers) in [
+        (&[][..], "mirrored", 3),
+        (&["cluster.servers=1"], "async", 3),
+        (&["cluster.mode=sync"], "sync", 3),
+        (&["cluster.mode=sync", "cluster.layout=dedicated"], "sync", 2),
+        (&["cluster.servers=2", "cluster.layout=dedicated"], "async", 1),
+    ] {
+        let placed = job("", settings).placed_in(&ranked());
+        let plan = placed.check().unwrap();
+        assert_eq!(plan.cluster.workers, workers, "{settings:?}");
+        assert!(explained(&placed, "mode = ").starts_with(&format!("mode = {mode:?}")));
+        let line = explained(&placed, "workers = ");
+        assert!(line.ends_with("# default: torchrun starts the processes"), "{line}");
+        // The saved job is the same job to a process that TF_CONFIG places.
+        let saved = job(&placed.explain(), &[]);
+        assert_eq!(saved.shared_keys(), placed.shared_keys());
+        assert_eq!(saved.digest(), placed.digest());
+    }
+    let found = problems(&job("", &["cluster.workers=8"]).placed_in(&ranked()));
+    assert!(found.contains("is 8, but torchrun starts 3; leave cluster.workers out"), "{found}");
 }
 
 #[test]

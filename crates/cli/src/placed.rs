@@ -1,0 +1,229 @@
+//! A process that a scheduler or launcher started together with others: it meets them, runs the
+//! servers it has to run as its children, and takes its own part in the run.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use paceline_engine::Mode;
+use paceline_place::{
+    CHANNEL_VARIABLE, Cluster, LaunchedRun, Meeting, MeetingHooks, MeetingSettings, PlaceFlags,
+    Placement, RankedPlace, RoleSettings, RunStart, Variables, run_token,
+};
+use paceline_record::RunDir;
+use paceline_record::names::{files, folders};
+
+use crate::Failure;
+use crate::end_limit::TaskActivity;
+use crate::launch::{TrainHooks, launch_settings, read_summary};
+use crate::progress::Progress;
+use crate::stop_source::StopSource;
+use crate::task::{TaskStart, run_task};
+use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
+use paceline_job::{Plan, RawJob};
+
+/// Where the command line and the environment place this process.
+pub(crate) fn find_placement(flags: &PlaceFlags) -> Result<Placement, Failure> {
+    // A launcher's task knows its place from the launcher alone.
+    if std::env::var_os(CHANNEL_VARIABLE).is_some() {
+        return Ok(Cluster::from_env()?.map_or(Placement::Local, Placement::Listed));
+    }
+    let parent = std::os::unix::process::parent_id();
+    Ok(Placement::find(flags, &Variables::of_process(), parent)?)
+}
+
+/// How the roles of a run are divided among the processes of a launcher.
+pub(crate) fn role_settings(plan: &Plan, place: &RankedPlace) -> RoleSettings {
+    let servers = if plan.cluster.mode == Mode::Mirrored { 0 } else { plan.cluster.servers };
+    let dedicated = plan.cluster.dedicated_servers || place.servers.is_some();
+    RoleSettings { servers, dedicated: dedicated && servers > 0 }
+}
+
+/// One of several processes that were started together.
+pub(crate) struct PlacedProcess<'a> {
+    job: &'a RawJob,
+    plan: &'a Plan,
+    place: &'a RankedPlace,
+    options: &'a TrainOptions,
+}
+
+impl<'a> PlacedProcess<'a> {
+    /// The process at this place.
+    pub(crate) fn new(
+        job: &'a RawJob,
+        plan: &'a Plan,
+        place: &'a RankedPlace,
+        options: &'a TrainOptions,
+    ) -> Self {
+        Self { job, plan, place, options }
+    }
+
+    /// Meets the other processes and takes part in the run. Only rank 0 has a result.
+    pub(crate) fn run(&self, stop: StopSource) -> Result<Option<FinishedRun>, Failure> {
+        let activity = TaskActivity::default();
+        activity.enforce(stop.clone())?;
+        activity.introduce(&format!("rank {}", self.place.rank), None);
+        let start = self.place.part.holds().then(|| self.decide_start()).transpose()?;
+        let token = run_token(self.plan.cluster.token_file.as_deref())?;
+        let secret = String::from_utf8_lossy(&token).into_owned();
+        let dir = self.wanted_dir();
+        let settings = MeetingSettings {
+            place: self.place,
+            roles: role_settings(self.plan, self.place),
+            secret: Some(secret.as_str()).filter(|secret| !secret.is_empty()),
+            dir: dir.as_deref(),
+            run: start.as_ref(),
+            version: env!("CARGO_PKG_VERSION"),
+            job: &self.job.shared_keys(),
+            timeout: self.plan.cluster.start_timeout,
+        };
+        let hooks = WaitingProcess {
+            stop: stop.clone(),
+            activity: activity.clone(),
+            progress: Mutex::new(Progress::of_waits(self.options.quiet)),
+        };
+        let Some(mut meeting) = settings.meet(&hooks)? else { return Ok(None) };
+        drop(hooks);
+        let missing = || Failure::Usage("rank 0 did not say where the run is".into());
+        let start = meeting.run.take().ok_or_else(missing)?;
+        self.take_part(meeting, &start, activity, stop)
+    }
+
+    /// Runs this process's servers and its own task until the run is over.
+    fn take_part(
+        &self,
+        mut meeting: Meeting,
+        start: &RunStart,
+        activity: TaskActivity,
+        stop: StopSource,
+    ) -> Result<Option<FinishedRun>, Failure> {
+        let run = RunDir::prepare(&start.dir)?;
+        let options = match start.checkpoint {
+            None => TrainOptions { run_dir: Some(start.dir.clone()), ..self.options.clone() },
+            checkpoint => {
+                let resume = Some(start.dir.clone());
+                TrainOptions { run_dir: None, resume, checkpoint, ..self.options.clone() }
+            }
+        };
+        let interrupt = stop.interrupt.clone();
+        let hooks = TrainHooks {
+            run: &run,
+            options: &options,
+            interrupt: &interrupt,
+            from: start.checkpoint,
+            has_servers: true,
+            has_own_task_ended: AtomicBool::new(false),
+        };
+        let mut hosted = None;
+        if !meeting.servers.is_empty() {
+            // The children read the job there. Rank 0 has written it, if the directory is shared.
+            run.write_new(files::JOB, self.job.explain().as_bytes())?;
+            let settings = launch_settings(self.plan);
+            hosted = Some(LaunchedRun::host(settings, &mut meeting, &hooks)?);
+        }
+        let Meeting { cluster, listener, token, .. } = meeting;
+        let task = TaskStart { cluster, token: token.into_bytes(), listener, activity };
+        thread::scope(|scope| {
+            let hosted = hosted.map(|mut hosted| scope.spawn(move || hosted.wait()));
+            let trained = run_task(self.job, self.plan, task, &options, stop);
+            // Other workers may still need the servers, until the coordinator ends the run.
+            let is_over = self.place.rank == 0 || trained.is_err();
+            hooks.has_own_task_ended.store(is_over, Ordering::Relaxed);
+            let served = hosted.map_or(Ok(Ok(())), |hosted| hosted.join());
+            let failure = match served {
+                Ok(Ok(())) => return trained,
+                Ok(Err(error)) => Failure::from(error),
+                Err(_) => Failure::Training("the thread that watches the servers failed".into()),
+            };
+            // A worker that loses a server which failed by itself only sees the consequence.
+            match trained {
+                Err(Failure::Lost(_)) => Err(failure),
+                trained => trained,
+            }
+        })
+    }
+
+    /// The run directory that the user names or that follows from the scheduler's identifier. Its
+    /// tasks may find each other there.
+    fn wanted_dir(&self) -> Option<PathBuf> {
+        let named = self.options.resume.clone().or_else(|| self.options.run_dir.clone());
+        let derived = || {
+            let id = &self.place.run_id.as_ref()?.id;
+            Some(Path::new(folders::RUNS).join(format!("{}-{id}", self.plan.name)))
+        };
+        named.or_else(derived)
+    }
+
+    /// Decides where the run is, and whether it begins or continues. Opens its directory.
+    fn decide_start(&self) -> Result<RunStart, Failure> {
+        let start = match (&self.options.resume, self.wanted_dir()) {
+            (Some(dir), _) => {
+                let checkpoint = self.options.checkpoint()?;
+                let step = checkpoint.map(|checkpoint| checkpoint.manifest.info.step);
+                RunStart { dir: dir.clone(), checkpoint: step }
+            }
+            (None, Some(dir)) if self.options.run_dir.is_some() => {
+                RunStart { checkpoint: unfinished_step(&dir), dir }
+            }
+            (None, Some(dir)) => free_or_unfinished(&dir),
+            (None, None) => {
+                let dir = RunDir::create_in_runs(&self.plan.name)?.path().to_owned();
+                RunStart { dir, checkpoint: None }
+            }
+        };
+        if let Some(step) = start.checkpoint {
+            let resume = Some(start.dir.clone());
+            let options = TrainOptions { resume, checkpoint: Some(step), ..self.options.clone() };
+            options.open_run(&self.plan.name, options.checkpoint()?.as_ref())?;
+            self.options.say(&resume_line(step));
+        }
+        RunDir::prepare(&start.dir)?.write_new(files::JOB, self.job.explain().as_bytes())?;
+        Ok(start)
+    }
+}
+
+/// The newest complete checkpoint of a run that was interrupted or died.
+fn unfinished_step(dir: &Path) -> Option<u64> {
+    let run = RunDir::prepare(dir).ok()?;
+    let is_over = run.has_ended()
+        && read_summary(&run).is_ok_and(|summary| summary.stop_reason != "interrupted");
+    let checkpoints = checkpoint_dir(dir);
+    let newest = checkpoints.steps().into_iter().find(|&step| checkpoints.is_complete(step));
+    newest.filter(|_| !is_over)
+}
+
+/// The run in this directory, if it can continue, or a new one there or in a directory with a number
+/// behind its name: a scheduler's job may train more than once.
+fn free_or_unfinished(dir: &Path) -> RunStart {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let numbered = (2..).map(|number: u32| dir.with_file_name(format!("{name}-{number}")));
+    let mut last = RunStart { dir: dir.to_owned(), checkpoint: None };
+    for dir in std::iter::once(dir.to_owned()).chain(numbered) {
+        let is_free = !dir.join(files::JOB).exists();
+        let checkpoint = if is_free { None } else { unfinished_step(&dir) };
+        last = RunStart { dir, checkpoint };
+        if is_free || checkpoint.is_some() {
+            break;
+        }
+    }
+    last
+}
+
+/// A process that has not met the others yet.
+struct WaitingProcess {
+    stop: StopSource,
+    activity: TaskActivity,
+    progress: Mutex<Progress>,
+}
+
+impl MeetingHooks for WaitingProcess {
+    fn waiting(&self, text: Option<&str>) {
+        self.activity.set_wait(text);
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).show_wait("", text);
+    }
+
+    fn stop_signal(&self) -> Option<i32> {
+        self.stop.signal()
+    }
+}

@@ -1,0 +1,95 @@
+//! The file in the run directory through which processes find a meeting: where it is, and its
+//! secret. Only its owner can read it, and it is removed when the meeting is over.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::PlaceError;
+
+/// The file's name.
+const NAME: &str = "meeting.json";
+/// A longer file is not read.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// Where a meeting is, and its secret.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct MeetingPoint {
+    /// The start of the run that the meeting belongs to.
+    pub(super) session: String,
+    pub(super) secret: String,
+    /// The holder's machine.
+    pub(super) machine: String,
+    /// The addresses for other machines, the most likely first.
+    pub(super) addresses: Vec<String>,
+    /// The addresses for the holder's own machine.
+    pub(super) local_addresses: Vec<String>,
+}
+
+impl MeetingPoint {
+    /// The meeting point in a run directory, if it is there and belongs to this session.
+    pub(super) fn read(dir: &Path, session: &str) -> Option<Self> {
+        let path = dir.join(NAME);
+        let is_small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_BYTES);
+        let point: Self =
+            serde_json::from_slice(&fs::read(path).ok().filter(|_| is_small)?).ok()?;
+        (point.session == session).then_some(point)
+    }
+}
+
+/// The file of a meeting that this process holds. It is removed when this is dropped.
+pub(super) struct MeetingFile(PathBuf);
+
+impl MeetingFile {
+    /// Writes a meeting point into a run directory, in place of an earlier one.
+    pub(super) fn create(dir: &Path, point: &MeetingPoint) -> Result<Self, PlaceError> {
+        let path = dir.join(NAME);
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(dir)?;
+            let temporary = dir.join(format!(".{NAME}.{}", std::process::id()));
+            let _ = fs::remove_file(&temporary);
+            let mut options = fs::File::options();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
+            file.write_all(&serde_json::to_vec(point).map_err(io::Error::other)?)?;
+            fs::rename(&temporary, &path)
+        };
+        write().map_err(PlaceError::while_doing(format!("cannot write {}", path.display())))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for MeetingFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_the_owner_can_read_the_file_and_it_goes_with_the_meeting() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        let point = MeetingPoint {
+            session: "slurm 5.0 restart 0".into(),
+            secret: "s".into(),
+            machine: "m".into(),
+            addresses: vec!["a:1".into()],
+            local_addresses: Vec::new(),
+        };
+        let file = MeetingFile::create(&run, &point).unwrap();
+        let mode = fs::metadata(run.join(NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(MeetingPoint::read(&run, &point.session), Some(point.clone()));
+        assert_eq!(MeetingPoint::read(&run, "slurm 5.0 restart 1"), None);
+        drop(file);
+        assert_eq!(fs::read_dir(&run).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,176 @@
+//! A process that joins a meeting.
+
+use std::cell::RefCell;
+use std::io::{self, ErrorKind};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::MeetingHooks;
+use super::channel::MeetingChannel;
+use super::file::MeetingPoint;
+use super::message::{Agreed, HolderMessage, Introduction};
+use super::sockets::machine;
+use crate::error::PlaceError;
+
+/// How long a connection may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// How long a process waits before it looks for the meeting again.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
+/// How long a process waits silently.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How much longer than the holder a process waits, so that the holder can say what is missing.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Where a process looks for the meeting.
+pub(super) struct MeetingSearch<'a> {
+    /// The address that the environment states, with the secret it needs.
+    pub(super) stated: Option<(&'a str, &'a str)>,
+    /// The run directory that may have the meeting's file.
+    pub(super) dir: Option<&'a Path>,
+    pub(super) session: &'a str,
+    /// The holder's own process knows the meeting.
+    pub(super) own: Option<&'a MeetingPoint>,
+    pub(super) timeout: Duration,
+    pub(super) hooks: &'a dyn MeetingHooks,
+}
+
+/// What a process has after a meeting.
+pub(super) struct Joined {
+    pub(super) agreed: Agreed,
+    pub(super) secret: String,
+}
+
+/// Why one attempt to join did not succeed.
+enum Setback {
+    /// Another attempt may succeed.
+    Retry(String),
+    /// No attempt can.
+    Final(PlaceError),
+}
+
+impl MeetingSearch<'_> {
+    /// Joins the meeting, as soon as it is held, and waits until all processes have.
+    pub(super) fn join(&self, introduction: &Introduction) -> Result<Joined, PlaceError> {
+        let started = Instant::now();
+        let deadline = started + self.timeout + GRACE;
+        let mut last = String::new();
+        loop {
+            for (address, secret) in self.points() {
+                match self.join_at(&address, &secret, introduction, deadline) {
+                    Ok(agreed) => {
+                        self.hooks.waiting(None);
+                        return Ok(Joined { agreed, secret });
+                    }
+                    Err(Setback::Final(error)) => {
+                        // A signal to this process also ends the meeting that it holds.
+                        self.check_stop()?;
+                        return Err(error);
+                    }
+                    Err(Setback::Retry(why)) => last = format!(": {address}: {why}"),
+                }
+                self.check_stop()?;
+            }
+            let text = format!("waiting for rank 0{}{last}", self.places());
+            if Instant::now() >= deadline {
+                let limit = self.timeout.as_secs_f32();
+                return Err(PlaceError::Lost(format!(
+                    "the run did not start within {limit} s: {text}"
+                )));
+            }
+            if started.elapsed() >= PATIENCE {
+                self.hooks.waiting(Some(&text));
+            }
+            self.check_stop()?;
+            thread::sleep(RETRY_AFTER);
+        }
+    }
+
+    fn check_stop(&self) -> Result<(), PlaceError> {
+        match self.hooks.stop_signal() {
+            None => Ok(()),
+            Some(signal) => {
+                let text = Some("the run's tasks had not met yet".into());
+                Err(PlaceError::Interrupted { signal, text })
+            }
+        }
+    }
+
+    /// Where the process looks, for people.
+    fn places(&self) -> String {
+        let stated = self.stated.map(|(address, _)| format!("at {address}"));
+        let file = self.dir.map(|dir| format!("by the file meeting.json in {}", dir.display()));
+        let places: Vec<_> = stated.into_iter().chain(file).collect();
+        if places.is_empty() { String::new() } else { format!(" {}", places.join(" or ")) }
+    }
+
+    /// The addresses at which the meeting may be, each with its secret.
+    fn points(&self) -> Vec<(String, String)> {
+        let with = |secret: &str, addresses: &[String]| -> Vec<(String, String)> {
+            addresses.iter().map(|address| (address.clone(), secret.to_owned())).collect()
+        };
+        if let Some(own) = self.own {
+            return with(&own.secret, &own.local_addresses);
+        }
+        let found = self.dir.and_then(|dir| MeetingPoint::read(dir, self.session));
+        let mut points = match &found {
+            Some(point) if point.machine == machine() => {
+                with(&point.secret, &point.local_addresses)
+            }
+            Some(point) => with(&point.secret, &point.addresses),
+            None => Vec::new(),
+        };
+        points.extend(self.stated.map(|(address, secret)| (address.into(), secret.into())));
+        points
+    }
+
+    fn join_at(
+        &self,
+        address: &str,
+        secret: &str,
+        introduction: &Introduction,
+        deadline: Instant,
+    ) -> Result<Agreed, Setback> {
+        let retry = |error: io::Error| Setback::Retry(describe(&error));
+        let stream = connect(address).map_err(retry)?;
+        let mut channel = MeetingChannel::join(stream, secret.as_bytes()).map_err(retry)?;
+        channel.send(introduction).map_err(retry)?;
+        let is_stopped = || self.hooks.stop_signal().is_some();
+        loop {
+            match channel.receive(deadline, &is_stopped).map_err(retry)? {
+                Some(HolderMessage::Agreed(agreed)) => return Ok(agreed),
+                Some(HolderMessage::Waiting(missing)) => {
+                    self.hooks.waiting(Some(&format!("waiting for {}", missing.join("; "))));
+                }
+                Some(HolderMessage::Refused { why, is_permanent: true }) => {
+                    return Err(Setback::Final(PlaceError::Usage(why)));
+                }
+                Some(HolderMessage::Refused { why, is_permanent: false }) => {
+                    return Err(Setback::Final(PlaceError::Lost(why)));
+                }
+                None => return Err(Setback::Retry("it did not answer in time".into())),
+            }
+        }
+    }
+}
+
+/// Connects to the first address of a name that answers.
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let last = RefCell::new(io::Error::new(ErrorKind::NotFound, "the name has no address"));
+    let streams = address.to_socket_addrs()?.filter_map(|at| {
+        let stream = TcpStream::connect_timeout(&at, CONNECT_LIMIT);
+        stream.map_err(|error| *last.borrow_mut() = error).ok()
+    });
+    let found = { streams }.next();
+    found.ok_or_else(|| last.into_inner())
+}
+
+fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "refused".into(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => "it left".into(),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => "it does not answer".into(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,264 @@
+//! The process that holds a meeting: it gathers all processes and tells them about each other.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::channel::MeetingChannel;
+use super::message::{Agreed, AgreedTask, HolderMessage, Introduction, RunStart};
+use super::roles::RoleSettings;
+use crate::error::PlaceError;
+
+/// How often the holder looks for connections.
+const CHECK_EVERY: Duration = Duration::from_millis(5);
+/// How often processes learn which tasks are missing.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// How long a process may take to introduce itself.
+const INTRODUCTION_LIMIT: Duration = Duration::from_secs(5);
+/// Connections that have not introduced themselves yet; further ones are closed.
+const MAX_STRANGERS: usize = 256;
+
+/// A meeting as its holder sees it.
+pub(super) struct HeldMeeting<'a> {
+    pub(super) secret: &'a [u8],
+    pub(super) size: usize,
+    pub(super) roles: RoleSettings,
+    /// The hosts of all ranks, if the scheduler says them.
+    pub(super) hosts: Option<&'a [String]>,
+    /// What all processes must agree on.
+    pub(super) version: &'a str,
+    pub(super) job: &'a [String],
+    /// What the holder decided about the run.
+    pub(super) run: Option<&'a RunStart>,
+    pub(super) timeout: Duration,
+    pub(super) guests: Mutex<Vec<Option<Guest>>>,
+    pub(super) strangers: AtomicUsize,
+}
+
+/// A process that has introduced itself.
+pub(super) struct Guest {
+    introduction: Introduction,
+    channel: MeetingChannel,
+    /// Where the process is, and the address at which it reached the holder.
+    from: IpAddr,
+    to: IpAddr,
+}
+
+impl HeldMeeting<'_> {
+    fn guests(&self) -> MutexGuard<'_, Vec<Option<Guest>>> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds the meeting until all processes know each other. Every process learns of a failure.
+    pub(super) fn hold(
+        &self,
+        listeners: &[TcpListener],
+        is_stopped: &(dyn Fn() -> bool + Sync),
+        waiting: &dyn Fn(&[String]),
+    ) -> Result<(), PlaceError> {
+        let is_over = AtomicBool::new(false);
+        let result = thread::scope(|scope| {
+            let result = self.gather(listeners, is_stopped, waiting, &|stream| {
+                scope.spawn(|| self.meet_stranger(stream, &is_over));
+            });
+            is_over.store(true, Ordering::Relaxed);
+            result
+        });
+        let message = match &result {
+            Ok(agreed) => HolderMessage::Agreed(agreed.clone()),
+            Err(error) => HolderMessage::Refused {
+                why: error.to_string(),
+                is_permanent: matches!(error, PlaceError::Usage(_)),
+            },
+        };
+        for guest in self.guests().iter_mut().flatten() {
+            let _ = guest.channel.send(&message);
+        }
+        result.map(drop)
+    }
+
+    fn gather(
+        &self,
+        listeners: &[TcpListener],
+        is_stopped: &(dyn Fn() -> bool + Sync),
+        waiting: &dyn Fn(&[String]),
+        meet: &dyn Fn(TcpStream),
+    ) -> Result<Agreed, PlaceError> {
+        let cannot = || PlaceError::while_doing("cannot hold the meeting of the run's tasks");
+        for listener in listeners {
+            listener.set_nonblocking(true).map_err(cannot())?;
+        }
+        let started = Instant::now();
+        let mut next_report = started + REPORT_EVERY;
+        loop {
+            for listener in listeners {
+                match listener.accept() {
+                    Ok((stream, _)) if self.strangers.load(Ordering::Relaxed) < MAX_STRANGERS => {
+                        self.strangers.fetch_add(1, Ordering::Relaxed);
+                        meet(stream);
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    // A connection that failed before it was accepted is no failure of ours.
+                    Err(_) => thread::sleep(CHECK_EVERY),
+                }
+            }
+            if self.guests().iter().all(Option::is_some) && self.all_are_here() {
+                return self.agree();
+            }
+            if started.elapsed() >= self.timeout {
+                return Err(PlaceError::Lost(format!(
+                    "the run did not start within {} s: waiting for {}",
+                    self.timeout.as_secs_f32(),
+                    self.missing().join(", ")
+                )));
+            }
+            if is_stopped() {
+                return Err(PlaceError::Lost("the process that held the meeting ended".into()));
+            }
+            if Instant::now() >= next_report {
+                next_report += REPORT_EVERY;
+                self.all_are_here();
+                self.report(waiting);
+            }
+            thread::sleep(CHECK_EVERY);
+        }
+    }
+
+    /// Forgets the processes that have left, which may come back. Returns whether none is missing.
+    fn all_are_here(&self) -> bool {
+        let mut guests = self.guests();
+        for place in guests.iter_mut() {
+            place.take_if(|guest| guest.channel.is_closed());
+        }
+        guests.iter().all(Option::is_some)
+    }
+
+    fn report(&self, waiting: &dyn Fn(&[String])) {
+        let missing = self.missing();
+        waiting(&missing);
+        let message = HolderMessage::Waiting(missing);
+        for guest in self.guests().iter_mut().flatten() {
+            // A process that has left is noticed by its closed connection.
+            let _ = guest.channel.send(&message);
+        }
+    }
+
+    /// The tasks whose processes are missing.
+    fn missing(&self) -> Vec<String> {
+        let guests = self.guests();
+        let ranks = (0..self.size).filter(|&rank| guests[rank].is_none());
+        ranks.map(|rank| self.describe(rank)).collect()
+    }
+
+    fn describe(&self, rank: usize) -> String {
+        let task = self.roles.task_of(rank, self.size);
+        let name = task.map_or_else(|_| format!("rank {rank}"), |task| task.to_string());
+        match self.hosts.and_then(|hosts| hosts.get(rank)) {
+            Some(host) => format!("{name} on host {host}, not connected"),
+            None => format!("{name} (rank {rank}), not connected"),
+        }
+    }
+
+    /// Lets one connection introduce itself.
+    fn meet_stranger(&self, stream: TcpStream, is_over: &AtomicBool) {
+        if let Some(guest) = self.introduce(stream, is_over) {
+            self.seat(guest);
+        }
+        self.strangers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn introduce(&self, stream: TcpStream, is_over: &AtomicBool) -> Option<Guest> {
+        let ip = |address: SocketAddr| address.ip().to_canonical();
+        let from = stream.peer_addr().map(ip).ok()?;
+        let to = stream.local_addr().map(ip).ok()?;
+        let mut channel = MeetingChannel::accept(stream, self.secret).ok()?;
+        let deadline = Instant::now() + INTRODUCTION_LIMIT;
+        let introduction = channel.receive(deadline, &|| is_over.load(Ordering::Relaxed));
+        Some(Guest { introduction: introduction.ok()??, channel, from, to })
+    }
+
+    /// Gives a process its place, or says why it has none.
+    fn seat(&self, mut guest: Guest) {
+        let mut guests = self.guests();
+        let refusal = self.disagreement(&guest.introduction).or_else(|| {
+            let seated = guests[guest.introduction.rank].as_ref();
+            let seated = seated.filter(|seated| !seated.channel.is_closed())?;
+            Some(format!(
+                "two processes have the same rank: {} and {}",
+                seated.introduction.named(),
+                guest.introduction.named()
+            ))
+        });
+        match refusal {
+            None => {
+                let rank = guest.introduction.rank;
+                guests[rank] = Some(guest);
+            }
+            Some(why) => {
+                let _ = guest.channel.send(&HolderMessage::Refused { why, is_permanent: true });
+            }
+        }
+    }
+
+    /// Why a process does not belong to the run, if it does not.
+    fn disagreement(&self, guest: &Introduction) -> Option<String> {
+        let name = guest.named();
+        if guest.size != self.size || guest.rank >= self.size {
+            return Some(format!(
+                "{name} is one of {} processes, but the holder of the meeting of {}",
+                guest.size, self.size
+            ));
+        }
+        if guest.version != self.version {
+            return Some(format!(
+                "{name} has version {}, but the holder of the meeting has {}",
+                guest.version, self.version
+            ));
+        }
+        let sockets = self.roles.sockets(guest.rank, self.size).unwrap_or(0);
+        let line = |lines: &[String], at: usize| lines.get(at).cloned().unwrap_or_default();
+        let count = guest.job.len().max(self.job.len());
+        match (0..count).find(|&at| guest.job.get(at) != self.job.get(at)) {
+            Some(at) => Some(format!(
+                "{name} has another job: there `{}`, at the holder of the meeting `{}`",
+                line(&guest.job, at),
+                line(self.job, at)
+            )),
+            None if guest.ports.len() != sockets => {
+                Some(format!("{name} offers {} sockets, not {sockets}", guest.ports.len()))
+            }
+            None => None,
+        }
+    }
+
+    /// The addresses of all tasks.
+    fn agree(&self) -> Result<Agreed, PlaceError> {
+        let guests = self.guests();
+        let guests: Vec<_> = guests.iter().flatten().collect();
+        let machines: Vec<_> =
+            guests.iter().map(|guest| guest.introduction.machine.as_str()).collect();
+        // A process on the holder's machine may have come over loopback. To the others, it is
+        // where they reached the holder.
+        let outer = guests.iter().find(|guest| !guest.from.is_loopback()).map(|guest| guest.to);
+        let ip = |guest: &Guest| match outer {
+            Some(outer) if guest.from.is_loopback() => outer,
+            _ => guest.from,
+        };
+        let tasks = self.roles.assign(&machines)?.into_iter().map(|at| {
+            let guest = guests[at.rank];
+            let port = at.socket.map_or(0, |socket| guest.introduction.ports[socket]);
+            AgreedTask {
+                role: at.task.role.name().to_owned(),
+                index: at.task.index,
+                rank: at.rank,
+                address: SocketAddr::new(ip(guest), port).to_string(),
+                socket: at.socket,
+            }
+        });
+        Ok(Agreed { tasks: tasks.collect(), run: self.run.cloned() })
+    }
+}

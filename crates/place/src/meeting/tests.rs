@@ -1,0 +1,239 @@
+//! Meetings over real sockets: every process is a thread.
+
+use std::sync::atomic::AtomicI32;
+use std::time::Instant;
+
+use super::*;
+use crate::placement::{PlaceFlags, Placement, Variables};
+
+/// A process's surroundings in a test.
+#[derive(Default)]
+struct TestHooks {
+    waits: Mutex<Vec<String>>,
+    signal: AtomicI32,
+}
+
+impl MeetingHooks for TestHooks {
+    fn waiting(&self, text: Option<&str>) {
+        self.waits.lock().unwrap().extend(text.map(String::from));
+    }
+
+    fn stop_signal(&self) -> Option<i32> {
+        Some(self.signal.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+    }
+}
+
+const NO_SERVERS: RoleSettings = RoleSettings { servers: 0, dedicated: false };
+
+fn place(rank: usize, size: usize, meet: Option<String>) -> RankedPlace {
+    let flags = PlaceFlags { local: false, rank: Some(rank), size: Some(size), meet };
+    match Placement::find(&flags, &Variables::default(), 1).unwrap() {
+        Placement::Ranked(place) => *place,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn settings<'a>(place: &'a RankedPlace, roles: RoleSettings) -> MeetingSettings<'a> {
+    MeetingSettings {
+        place,
+        roles,
+        secret: Some("secret"),
+        dir: None,
+        run: None,
+        version: "1.0",
+        job: &[],
+        timeout: Duration::from_secs(20),
+    }
+}
+
+/// Lets processes with these settings meet, each with its own surroundings.
+fn meet_all(all: &[MeetingSettings<'_>]) -> Vec<Result<Option<Meeting>, PlaceError>> {
+    let meet = |settings: MeetingSettings<'_>| settings.meet(&TestHooks::default());
+    thread::scope(|scope| {
+        let threads: Vec<_> = all.iter().map(|settings| scope.spawn(|| meet(*settings))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn free_port(ip: &str) -> Option<u16> {
+    let listener = TcpListener::bind((ip.parse::<IpAddr>().unwrap(), 0)).ok()?;
+    Some(listener.local_addr().unwrap().port())
+}
+
+#[test]
+fn processes_meet_at_a_stated_address_over_ipv4_and_ipv6() {
+    for ip in ["127.0.0.1", "::1"] {
+        let Some(port) = free_port(ip) else { continue };
+        let at = if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") };
+        // Rank 0 is the last: the others wait for it.
+        let places = [2, 1, 0].map(|rank| place(rank, 3, Some(at.clone())));
+        let all = places.each_ref().map(|place| settings(place, NO_SERVERS));
+        let meetings: Vec<_> =
+            meet_all(&all).into_iter().map(|met| met.unwrap().unwrap()).collect();
+        for (meeting, rank) in meetings.iter().zip([2, 1, 0]) {
+            assert_eq!(meeting.cluster.task, Task { role: Role::Worker, index: rank });
+            assert_eq!(meeting.cluster.addresses, meetings[0].cluster.addresses);
+            assert_eq!(meeting.token, "secret");
+            let listener = meeting.listener.as_ref().unwrap();
+            let own = listener.local_addr().unwrap().to_string();
+            assert_eq!(meeting.cluster.addresses[&meeting.cluster.task], own);
+        }
+        assert_eq!(meetings[0].cluster.workers_here(), 3);
+    }
+}
+
+#[test]
+fn processes_meet_through_a_file_and_rank_0_makes_the_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let places = [0, 1, 2].map(|rank| place(rank, 3, None));
+    let roles = RoleSettings { servers: 2, dedicated: false };
+    let start = RunStart { dir: run.clone(), checkpoint: Some(7) };
+    let all = places.each_ref().map(|place| MeetingSettings {
+        secret: None,
+        dir: Some(run.as_path()),
+        run: (place.rank == 0).then_some(&start),
+        ..settings(place, roles)
+    });
+    let meetings: Vec<_> = meet_all(&all).into_iter().map(|met| met.unwrap().unwrap()).collect();
+    assert_eq!(meetings[1].token, meetings[0].token);
+    assert_eq!(meetings[0].token.len(), 32);
+    assert_eq!(std::fs::read_dir(&run).unwrap().count(), 0, "the file is gone");
+    // All are on one machine, so rank 0 runs both servers.
+    let servers: Vec<_> = meetings.iter().map(|meeting| meeting.servers.len()).collect();
+    assert_eq!(servers, [2, 0, 0]);
+    assert!(meetings.iter().all(|meeting| meeting.listener.is_none()));
+    for (task, listener) in &meetings[0].servers {
+        let port = listener.local_addr().unwrap().port();
+        let address = &meetings[2].cluster.addresses[task];
+        assert!(address.ends_with(&format!(":{port}")), "{task} at {address}, port {port}");
+        assert_eq!(meetings[2].ranks[task], 0);
+    }
+    assert_eq!(meetings[2].run, Some(start));
+}
+
+#[test]
+fn a_file_of_an_earlier_start_is_not_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let earlier = MeetingPoint {
+        session: String::new(),
+        secret: "old".into(),
+        machine: machine(),
+        addresses: Vec::new(),
+        // Discards what it receives, and says nothing.
+        local_addresses: vec![format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap())],
+    };
+    let _file = MeetingFile::create(dir.path(), &earlier).unwrap();
+    let places = [1, 0].map(|rank| place(rank, 2, None));
+    let all = places.each_ref().map(|place| MeetingSettings {
+        secret: None,
+        dir: Some(dir.path()),
+        ..settings(place, NO_SERVERS)
+    });
+    assert!(meet_all(&all).iter().all(Result::is_ok));
+}
+
+#[test]
+fn a_process_that_only_holds_the_meeting_is_no_task() {
+    let at = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
+    let held = RankedPlace { part: MeetingPart::Holds, rank: 3, ..place(0, 3, Some(at.clone())) };
+    let joins = [0, 1, 2]
+        .map(|rank| RankedPlace { part: MeetingPart::Joins, ..place(rank, 3, Some(at.clone())) });
+    let roles = RoleSettings { servers: 1, dedicated: true };
+    let all: Vec<_> = joins.iter().chain([&held]).map(|place| settings(place, roles)).collect();
+    let met = meet_all(&all);
+    assert!(matches!(met[3], Ok(None)));
+    let tasks: Vec<_> =
+        met[..3].iter().flatten().flatten().map(|met| met.cluster.task.to_string()).collect();
+    assert_eq!(tasks, ["worker:0", "worker:1", "ps:0"]);
+}
+
+#[test]
+fn missing_tasks_are_named_while_others_wait_and_when_the_time_is_up() {
+    let at = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
+    let mut holder = place(0, 3, Some(at.clone()));
+    holder.hosts = Some(["a", "b", "c"].map(String::from).to_vec());
+    let other = place(1, 3, Some(at));
+    let short = Duration::from_millis(2_500);
+    let [first, second] = [&holder, &other]
+        .map(|place| MeetingSettings { timeout: short, ..settings(place, NO_SERVERS) });
+    let hooks = [TestHooks::default(), TestHooks::default()];
+    let started = Instant::now();
+    let errors = thread::scope(|scope| {
+        let held = scope.spawn(|| first.meet(&hooks[0]));
+        let joined = second.meet(&hooks[1]);
+        [held.join().unwrap(), joined].map(|met| met.unwrap_err())
+    });
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    for error in errors {
+        assert!(matches!(error, PlaceError::Lost(_)), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("within 2.5 s: waiting for worker:2 on host c"), "{text}");
+    }
+    let waits = hooks[1].waits.lock().unwrap();
+    assert!(waits.contains(&"waiting for worker:2 on host c, not connected".into()), "{waits:?}");
+}
+
+#[test]
+fn a_process_with_another_job_version_or_rank_is_refused_at_once() {
+    let job = ["seed = 1", "train.batch = 10"].map(String::from);
+    let other_job = ["seed = 1", "train.batch = 20"].map(String::from);
+    let at = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
+    let [zero, one] = [0, 1].map(|rank| place(rank, 3, Some(at.clone())));
+    let four = place(1, 4, Some(at.clone()));
+    let second_zero = RankedPlace { part: MeetingPart::Joins, ..zero.clone() };
+    let with = |place, job| MeetingSettings { job, ..settings(place, NO_SERVERS) };
+    let hooks = TestHooks::default();
+    thread::scope(|scope| {
+        let held = scope.spawn(|| with(&zero, &job).meet(&hooks));
+        for (wrong, parts) in [
+            (
+                with(&one, &other_job),
+                &["rank 1 on host", "train.batch = 20", "train.batch = 10"][..],
+            ),
+            (with(&four, &job), &["one of 4 processes", "of 3"]),
+            (MeetingSettings { version: "0.9", ..with(&one, &job) }, &["0.9", "1.0"]),
+            (with(&second_zero, &job), &["rank 0"]),
+        ] {
+            let started = Instant::now();
+            let error = wrong.meet(&TestHooks::default()).unwrap_err();
+            assert!(matches!(error, PlaceError::Usage(_)), "{error}");
+            assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+            let text = error.to_string();
+            parts.iter().for_each(|part| assert!(text.contains(part), "{part}: {text}"));
+        }
+        // A signal ends the wait.
+        hooks.signal.store(15, Ordering::Relaxed);
+        let error = held.join().unwrap().unwrap_err();
+        assert!(matches!(error, PlaceError::Interrupted { signal: 15, .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_process_with_another_secret_is_not_let_in_and_delays_none() {
+    let at = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
+    let places = [0, 1].map(|rank| place(rank, 2, Some(at.clone())));
+    let intruder = MeetingSettings {
+        secret: Some("guess"),
+        timeout: Duration::from_millis(100),
+        ..settings(&places[1], NO_SERVERS)
+    };
+    let hooks = TestHooks::default();
+    thread::scope(|scope| {
+        let held = scope.spawn(|| settings(&places[0], NO_SERVERS).meet(&hooks));
+        let error = intruder.meet(&TestHooks::default()).unwrap_err();
+        assert!(error.to_string().contains("another secret"), "{error}");
+        let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(&at)).collect();
+        assert!(settings(&places[1], NO_SERVERS).meet(&TestHooks::default()).is_ok());
+        assert!(held.join().unwrap().is_ok());
+        drop(silent);
+    });
+}
+
+#[test]
+fn processes_that_cannot_find_each_other_are_refused_before_they_wait() {
+    let alone = place(1, 2, None);
+    let error = settings(&alone, NO_SERVERS).meet(&TestHooks::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("--run-dir") && text.contains("PACELINE_TOKEN"), "{text}");
+}

@@ -1,0 +1,244 @@
+//! Processes that a launcher starts together. They find their places from its variables, meet, and
+//! train one run.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::support::{
+    ProcessOutput, RunFolder, RunningProcess, SMALL_DATA, Sandbox, assert_says, free_ports,
+    wait_until,
+};
+
+/// What `torchrun --nproc-per-node SIZE --rdzv-id ID` sets for the process of a rank.
+fn torchrun(rank: usize, size: usize, id: &str, port: u16) -> Vec<(String, String)> {
+    let (rank, size) = (rank.to_string(), size.to_string());
+    let port = port.to_string();
+    let variables = [
+        ("LOCAL_RANK", rank.as_str()),
+        ("RANK", &rank),
+        ("GROUP_RANK", "0"),
+        ("ROLE_RANK", &rank),
+        ("ROLE_NAME", "default"),
+        ("LOCAL_WORLD_SIZE", &size),
+        ("WORLD_SIZE", &size),
+        ("GROUP_WORLD_SIZE", "1"),
+        ("ROLE_WORLD_SIZE", &size),
+        ("MASTER_ADDR", "localhost"),
+        ("MASTER_PORT", &port),
+        ("TORCHELASTIC_RESTART_COUNT", "0"),
+        ("TORCHELASTIC_MAX_RESTARTS", "3"),
+        ("TORCHELASTIC_RUN_ID", id),
+        ("TORCHELASTIC_USE_AGENT_STORE", "True"),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+        ("OMP_NUM_THREADS", "1"),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+/// One of the processes, ready to start with small data and these settings.
+fn process(
+    sandbox: &Sandbox,
+    command: &str,
+    variables: Vec<(String, String)>,
+    settings: &[&str],
+) -> Command {
+    let mut process = sandbox.command(&[command]);
+    process.args(SMALL_DATA.iter().chain(settings).flat_map(|setting| ["--set", setting]));
+    process.envs(variables);
+    process
+}
+
+fn start(command: &mut Command) -> RunningProcess {
+    let dir = command.get_current_dir().unwrap_or(Path::new(".")).to_owned();
+    RunningProcess::start(command, dir)
+}
+
+/// Waits for all processes, which must exit with code 0.
+#[track_caller]
+fn all_end_well(processes: Vec<RunningProcess>) -> Vec<ProcessOutput> {
+    let ended = processes.into_iter().map(|process| {
+        let output = process.finish_task();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output
+    });
+    ended.collect()
+}
+
+/// The only run under `runs/`.
+#[track_caller]
+fn only_run(sandbox: &Sandbox) -> RunFolder {
+    let [run] = <[RunFolder; 1]>::try_from(sandbox.runs()).ok().expect("one run");
+    run
+}
+
+const STOP: &str = "train.stop={steps=60}";
+
+#[test]
+fn three_processes_of_torchrun_train_one_run_to_the_bits_of_a_local_one() {
+    for (mode, servers, own) in [("sync", &["cluster.servers=2"][..], 5), ("mirrored", &[], 3)] {
+        let sandbox = Sandbox::new();
+        let settings = [&[STOP], servers].concat();
+        let local = [&settings[..], &["cluster.workers=3"]].concat();
+        let local = sandbox.train_cluster("local", mode, &local);
+        // Torchrun's own store has the port.
+        let store = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = store.local_addr().unwrap().port();
+        let mode_setting = format!("cluster.mode={mode}");
+        let settings = [&settings[..], &[&mode_setting]].concat();
+        let start_rank = |rank| {
+            start(&mut process(&sandbox, "train", torchrun(rank, 3, "job-5", port), &settings))
+        };
+        let outputs = all_end_well([2, 0, 1].map(start_rank).into());
+        let run = only_run(&sandbox);
+        assert!(run.str().ends_with("runs/digits-softmax-torchrun-job-5"), "{}", run.str());
+        assert_eq!(run.model(), local.model(), "{mode}");
+        assert_eq!(run.summary()["workers"], 3);
+        assert_eq!(run.summary()["tasks"].as_array().unwrap().len(), own);
+        // Only rank 0 prints the result.
+        assert_says(&outputs[1].stdout, &["worker:2", "60 steps"]);
+        assert_eq!([&outputs[0].stdout, &outputs[2].stdout], ["", ""]);
+        assert!(!run.file("meeting.json").exists());
+    }
+}
+
+#[test]
+fn processes_without_a_common_directory_meet_at_the_address_of_rank_0() {
+    let [port] = free_ports();
+    let sandboxes = [Sandbox::new(), Sandbox::new()];
+    let settings = [STOP, "cluster.mode=sync"];
+    let start_rank = |rank: usize| {
+        let variables = torchrun(rank, 2, "apart", port);
+        let mut command = process(&sandboxes[rank], "train", variables, &settings);
+        start(command.env("PACELINE_TOKEN", "a secret of the user"))
+    };
+    all_end_well([0, 1].map(start_rank).into());
+    let folders = |rank: usize| only_run(&sandboxes[rank]).path;
+    assert!(folders(0).join("worker_0").is_dir() && folders(0).join("ps_0").is_dir());
+    assert!(folders(1).join("worker_1").is_dir() && !folders(1).join("worker_0").exists());
+    assert_eq!(only_run(&sandboxes[0]).summary()["global_steps"], 60);
+}
+
+#[test]
+fn servers_may_have_ranks_of_their_own() {
+    let sandbox = Sandbox::new();
+    let settings = [STOP, "cluster.mode=sync", "cluster.layout=dedicated"];
+    let start_rank = |rank: usize| {
+        let mut command = process(&sandbox, "train", Vec::new(), &settings);
+        start(command.args(["--rank", &rank.to_string(), "--size", "3", "--run-dir", "run"]))
+    };
+    all_end_well([0, 1, 2].map(start_rank).into());
+    let run = sandbox.run_folder("run");
+    assert_eq!(run.summary()["workers"], 2);
+    assert!(run.file("ps_0").is_dir() && !run.file("worker_2").exists());
+}
+
+#[test]
+fn a_process_with_another_job_is_refused_within_a_second_and_the_key_is_named() {
+    let sandbox = Sandbox::new();
+    let [port] = free_ports();
+    let start_rank = |rank: usize, batch: &str| {
+        let variables = torchrun(rank, 2, "job", port);
+        start(&mut process(&sandbox, "train", variables, &["cluster.mode=sync", batch]))
+    };
+    let mut first = start_rank(0, "train.batch=10");
+    first.wait_for("waiting for worker:1 (rank 1), not connected");
+    let started = Instant::now();
+    let output = start_rank(1, "train.batch=20").finish_task();
+    let took = started.elapsed();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert_says(&output.stderr, &["rank 1 on host", "train.batch = 20", "train.batch = 10"]);
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    // The first process still waits, and a signal ends it.
+    first.signal("TERM");
+    let output = first.finish_task();
+    assert_eq!(output.code, Some(143), "{output:?}");
+}
+
+#[test]
+fn explain_shows_the_tasks_and_the_rule_that_placed_them() {
+    let sandbox = Sandbox::new();
+    let explain = |variables: &[(&str, &str)], settings: &[&str]| {
+        let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        start(&mut process(&sandbox, "explain", variables.collect(), settings)).finish_task()
+    };
+    let slurm = [
+        ("SLURM_JOB_ID", "4711"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_PROCID", "1"),
+        ("SLURM_NTASKS", "3"),
+        ("SLURM_STEP_NUM_TASKS", "3"),
+        ("SLURM_STEP_NODELIST", "n[1-2]"),
+        ("SLURM_STEP_TASKS_PER_NODE", "2,1"),
+    ];
+    let output = explain(&slurm, &["cluster.servers=2"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_says(
+        &output.stdout,
+        &[
+            "mode = \"async\"",
+            "# tasks, from Slurm (SLURM_PROCID=1, SLURM_STEP_NUM_TASKS=3)",
+            "n1:24711",
+            "slurm-4711",
+        ],
+    );
+    let rows: Vec<Vec<&str>> =
+        output.stdout.lines().map(|l| l.split_whitespace().collect()).collect();
+    for row in ["# worker:1 1 n1 n1:? this process", "# ps:0 0 n1 n1:?", "# ps:1 2 n2 n2:?"] {
+        let row: Vec<&str> = row.split(' ').collect();
+        assert!(rows.contains(&row), "{row:?} is not in {}", output.stdout);
+    }
+    assert_eq!(sandbox.tree(), [""; 0], "explain has written files");
+    let torch = [("RANK", "0"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "n1")];
+    let output = explain(&[&slurm[..], &torch].concat(), &[]);
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert_says(&output.stderr, &["RANK=0", "SLURM_PROCID=1", "disagree"]);
+}
+
+#[test]
+fn processes_that_cannot_find_each_other_start_no_runs_of_their_own() {
+    let sandbox = Sandbox::new();
+    let run = |variables: &[(&str, &str)]| {
+        let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let output = start(&mut process(&sandbox, "train", variables.collect(), &[])).finish_task();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        output.stderr
+    };
+    let mpi = [("PMI_RANK", "1"), ("PMI_SIZE", "3")];
+    assert_says(&run(&mpi), &["MPICH (PMI_RANK=1, PMI_SIZE=3)", "--run-dir", "PACELINE_TOKEN"]);
+    assert_says(&run(&[("SLURM_JOB_ID", "7"), ("SLURM_NTASKS", "3")]), &["srun", "--local"]);
+    assert_eq!(sandbox.tree(), [""; 0], "files were written");
+}
+
+#[test]
+fn a_run_that_was_killed_continues_when_its_launcher_starts_it_again() {
+    let sandbox = Sandbox::new();
+    let settings = [
+        "train.stop={steps=200}",
+        "cluster.mode=sync",
+        "checkpoint.every_steps=20",
+        "train.evaluate.every=100",
+    ];
+    let whole = [&settings[..], &["cluster.workers=2"]].concat();
+    let whole = whole.into_iter().filter(|setting| !setting.starts_with("cluster.mode"));
+    let whole = sandbox.train_cluster("whole", "sync", &whole.collect::<Vec<_>>());
+    let [port] = free_ports();
+    let start_rank = |rank: usize, restarts: &str, slow: Option<(&str, &str)>| {
+        let mut command = process(&sandbox, "train", torchrun(rank, 2, "again", port), &settings);
+        command.env("TORCHELASTIC_RESTART_COUNT", restarts).envs(slow);
+        start(&mut command)
+    };
+    let killed = [0, 1].map(|rank| start_rank(rank, "0", Some(("PACELINE_TEST_SLOW", "*:300"))));
+    let run = sandbox.path("runs/digits-softmax-torchrun-again");
+    let checkpoint = || {
+        let entries = std::fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).any(|path| path.join("manifest.json").exists())
+    };
+    assert!(wait_until(checkpoint), "no checkpoint");
+    killed.iter().for_each(|process| process.signal("KILL"));
+    killed.into_iter().for_each(|process| drop(process.finish_task()));
+    let outputs = all_end_well([0, 1].map(|rank| start_rank(rank, "1", None)).into());
+    assert_says(&outputs[0].stderr, &["resuming from the checkpoint of step"]);
+    assert_eq!(only_run(&sandbox).model(), whole.model());
+}
