@@ -9,8 +9,7 @@ use paceline_observe::{BestTest, Rank, StopTest};
 use paceline_record::names::files;
 use paceline_record::{Summary, TaskSummary};
 
-use crate::terminal::wrap;
-use crate::text_table::{counted, fitted_tables, grouped};
+use paceline_terminal::{counted, fitted_tables, grouped, wrap};
 
 /// The most columns of a line of text: longer ones are hard to read.
 const MAX_WIDTH: usize = 100;

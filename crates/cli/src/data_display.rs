@@ -10,7 +10,7 @@ use paceline_data::{OpenObserver, OpenProgress, OpenReport};
 use crate::Failure;
 use crate::progress::{clock_time, write_line};
 use crate::stop_source::StopSource;
-use crate::text_table::grouped;
+use paceline_terminal::grouped;
 
 /// Operations that take less than this are not shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);

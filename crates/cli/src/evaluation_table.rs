@@ -2,8 +2,7 @@
 
 use paceline_score::{CalibrationBin, ClassFigures, Evaluation, TwoClassFigures};
 
-use crate::terminal::output_width;
-use crate::text_table::{fitted, grouped};
+use paceline_terminal::{fitted, grouped, output_width};
 
 /// Matrices of more classes are not shown.
 const MOST_CLASSES: usize = 20;

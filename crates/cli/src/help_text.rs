@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::Cli;
-use crate::terminal::{columns_of, message_width, output_width, wrap};
+use paceline_terminal::{columns_of, message_width, output_width, wrap};
 
 /// The most columns of help: longer lines are hard to read.
 const MAX_WIDTH: usize = 100;

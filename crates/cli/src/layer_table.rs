@@ -7,8 +7,7 @@ use paceline_model::{Architecture, LayerCost, memory_text};
 use crate::Failure;
 use crate::load_data::example_planes;
 use crate::network_check::NetworkMemory;
-use crate::terminal::{output_width, wrap_comments};
-use crate::text_table::{counted, fitted, grouped};
+use paceline_terminal::{counted, fitted, grouped, output_width, wrap_comments};
 
 /// The columns that a narrow terminal does not show, the least important first.
 const DROPPABLE: [&str; 3] = ["kind", "backward", "MFLOP forward"];

@@ -10,10 +10,17 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use paceline_engine::LongWork;
 use paceline_observe::ProgressReport;
 use paceline_record::TaskLog;
+use paceline_terminal::{grouped, message_width, wrap_message};
 
-use crate::terminal::message_width;
-pub(crate) use crate::terminal::write_line;
-use crate::text_table::grouped;
+/// Moves to the beginning of a terminal's line and erases it.
+const ERASE_LINE: &str = "\r\x1b[2K";
+
+/// Writes a message to standard error. In a terminal it is broken between words, and replaces the
+/// progress bar that another process may have drawn; that process draws it again.
+pub(crate) fn write_line(text: &str) {
+    let erase = if std::io::stderr().is_terminal() { ERASE_LINE } else { "" };
+    paceline_record::write_line(&format!("{erase}{}", wrap_message(text)));
+}
 
 /// How often a bar is redrawn, and how often a line is written.
 const BAR_EVERY: Duration = Duration::from_millis(100);

@@ -12,9 +12,9 @@ use paceline_record::names::{files, folders};
 
 use crate::Failure;
 use crate::progress::write_line;
-use crate::text_table::counted;
 use crate::watch::PageProcess;
 use paceline_job::Plan;
+use paceline_terminal::counted;
 
 /// What the command line adds to a job.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,7 @@ use paceline_model::{Momentum, OptimizerState};
 use super::bench_observer::flat_layout;
 use super::sizes::{LARGE, SMALL, TURNS};
 use crate::Failure;
-use crate::text_table::aligned;
+use paceline_terminal::aligned;
 
 /// Measures everything and renders it.
 pub fn allreduce() -> Result<String, Failure> {

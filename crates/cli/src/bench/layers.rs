@@ -17,7 +17,7 @@ use super::products::{self, MatrixView, product};
 use super::sizes::TURN;
 use crate::Failure;
 use crate::bench_args::{LayersArgs, NetworkChoice};
-use crate::text_table::aligned;
+use paceline_terminal::aligned;
 
 /// Times of each layer and of whole steps, and the bare products' rates.
 pub fn layers(args: &LayersArgs) -> Result<String, Failure> {

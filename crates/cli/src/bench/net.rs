@@ -11,9 +11,9 @@ use crate::Failure;
 use crate::bench_args::BenchProcess;
 use crate::interrupt::Interrupt;
 use crate::launch::launch;
-use crate::text_table::{aligned, grouped};
 use crate::train_options::TrainOptions;
 use paceline_job::RawJob;
+use paceline_terminal::{aligned, grouped};
 
 /// Measures everything and renders it.
 pub fn net(interrupt: &Interrupt) -> Result<String, Failure> {

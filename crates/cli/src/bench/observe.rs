@@ -15,9 +15,9 @@ use paceline_record::ResourceTable;
 use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::launch::launch;
-use crate::text_table::{aligned, grouped};
 use crate::train_options::TrainOptions;
 use paceline_job::RawJob;
+use paceline_terminal::{aligned, grouped};
 
 const TURNS: usize = 15;
 /// Samples of which the fastest counts, and step notes that are timed together.

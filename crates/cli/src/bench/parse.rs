@@ -13,7 +13,7 @@ use paceline_data::{
 };
 
 use crate::Failure;
-use crate::text_table::{aligned, grouped};
+use paceline_terminal::{aligned, grouped};
 
 const FEATURES: usize = 33_762_578;
 const ROWS: usize = 100_000;

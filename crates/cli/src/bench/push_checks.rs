@@ -17,7 +17,7 @@ use paceline_exchange::{
 use paceline_model::{OptimizerState, Sgd};
 
 use super::bench_observer::flat_layout;
-use crate::text_table::{aligned, grouped};
+use paceline_terminal::{aligned, grouped};
 
 const WORKERS: usize = 2;
 /// Calls per timed turn, and turns; the fastest turn counts.

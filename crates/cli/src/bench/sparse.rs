@@ -8,11 +8,11 @@ use std::{env, fs};
 
 use crate::Failure;
 use crate::interrupt::Interrupt;
-use crate::text_table::{aligned, grouped};
 use crate::train::train;
 use crate::train_options::TrainOptions;
 use paceline_job::RawJob;
 use paceline_record::Summary;
+use paceline_terminal::{aligned, grouped};
 
 const TURNS: usize = 3;
 

@@ -10,7 +10,7 @@ use paceline_model::{
 
 use super::products::{self, MatrixView, product};
 use super::sizes::TURN;
-use crate::text_table::{aligned, grouped};
+use paceline_terminal::{aligned, grouped};
 
 const INPUTS: usize = 784;
 const CLASSES: usize = 10;

@@ -7,9 +7,8 @@ use paceline_engine::checkpoint::CheckpointDir;
 use super::output::print;
 use super::run_path::check_dir;
 use crate::Failure;
-use crate::terminal::output_width;
-use crate::text_table::{counted, fitted_text};
 use crate::train_options::checkpoint_dir;
+use paceline_terminal::{counted, fitted_text, output_width};
 
 /// Lists the checkpoints of a run. Reads only their manifests.
 pub(super) fn list(run: &Path) -> Result<(), Failure> {

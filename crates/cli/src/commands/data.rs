@@ -17,8 +17,7 @@ use crate::fetch_display::FetchDisplay;
 use crate::interrupt::Interrupt;
 use crate::progress::write_line;
 use crate::stop_source::StopSource;
-use crate::terminal::{output_width, wrap_output};
-use crate::text_table::{columns, counted, grouped, with_long_last};
+use paceline_terminal::{columns, counted, grouped, output_width, with_long_last, wrap_output};
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);

@@ -27,11 +27,10 @@ use crate::load_data::load_data;
 use crate::predict_args::{EvaluateArgs, OnBadName};
 use crate::progress::{Progress, write_line};
 use crate::stop_source::StopSource;
-use crate::terminal::wrap_output;
-use crate::text_table::counted;
 use crate::workload::build_workload;
 use paceline_data::OnBad;
 use paceline_job::ModelKind;
+use paceline_terminal::{counted, wrap_output};
 
 /// The matrix of more classes is not kept in the run directory.
 const MOST_KEPT_CLASSES: usize = 100;

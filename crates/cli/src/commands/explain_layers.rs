@@ -9,9 +9,8 @@ use paceline_model::LayerPiece;
 use crate::Failure;
 use crate::layer_table::comment_table;
 use crate::load_data::known_shape;
-use crate::terminal::wrap_comments;
-use crate::text_table::grouped;
 use crate::workload::model_source;
+use paceline_terminal::{grouped, wrap_comments};
 
 /// A table of the layers with parameters, and how their gradients travel between `workers`
 /// workers. Empty if the run is not `mirrored`, the model has no layers, or its size is not known

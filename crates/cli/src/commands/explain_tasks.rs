@@ -5,8 +5,8 @@ use paceline_place::{Cluster, Placement, RankedPlace};
 
 use crate::Failure;
 use crate::placed::role_settings;
-use crate::text_table::{columns, counted};
 use paceline_job::{ClusterPlan, Plan};
+use paceline_terminal::{columns, counted};
 
 /// The tasks of a run, with remarks on how they were found.
 pub(super) fn tasks(plan: &Plan, placement: &Placement) -> Result<String, Failure> {

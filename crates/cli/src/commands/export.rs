@@ -10,7 +10,7 @@ use super::trained_model::{load_trained, score_failure};
 use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::predict_args::ExportArgs;
-use crate::terminal::wrap_output;
+use paceline_terminal::wrap_output;
 
 /// Writes the model as ONNX, and says what the graph takes and what it leaves to the caller.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {

@@ -38,11 +38,11 @@ use crate::join::{JoinOptions, join, remove_join_file};
 use crate::layer_table::layer_table;
 use crate::placed::find_placement;
 use crate::standard_input::save_standard_input;
-use crate::terminal::{output_width, wrap_comments};
 use crate::train::train;
 use crate::train_options::TrainOptions;
 use crate::watch::PageProcess;
 use paceline_job::{ModelKind, Plan};
+use paceline_terminal::{output_width, wrap_comments};
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<(), Failure> {

@@ -13,8 +13,8 @@ use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::predict_args::{OnBadName, PredictArgs};
 use crate::progress::write_line;
-use crate::text_table::{counted, grouped};
 use paceline_data::OnBad;
+use paceline_terminal::{counted, grouped};
 
 /// Bytes that are collected before they are written.
 const WRITE_BYTES: usize = 64 << 10;

@@ -17,10 +17,9 @@ use crate::interrupt::Interrupt;
 use crate::placed::find_placement;
 use crate::progress::write_line;
 use crate::sweep::{self, PreparedSweep, SweepTally};
-use crate::terminal::output_width;
-use crate::text_table::fitted;
 use paceline_job::{CellJob, RawJob};
 use paceline_record::RunDir;
+use paceline_terminal::{fitted, output_width};
 
 /// The signal that the end of standard input stands for: the sweep's process is gone.
 const GONE: i32 = signal_hook::consts::SIGTERM;

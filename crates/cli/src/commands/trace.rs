@@ -11,8 +11,7 @@ use super::output::print;
 use super::run_path::{check_dir, check_exists};
 use crate::Failure;
 use crate::progress::write_line;
-use crate::terminal::output_width;
-use crate::text_table::{fitted_text, grouped};
+use paceline_terminal::{fitted_text, grouped, output_width};
 
 /// Prints the time of each operation, the longest first.
 pub(super) fn summary(run: &Path) -> Result<(), Failure> {

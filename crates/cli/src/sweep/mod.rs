@@ -17,9 +17,9 @@ use paceline_lab::sweep_plan::{self, PlannedRun, RunOutcome, SweepLog, SweepPlan
 use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::{clock_time, write_line};
-use crate::text_table::counted;
 use paceline_job::{CellJob, RawJob};
 use paceline_record::write_whole;
+use paceline_terminal::counted;
 use progress::SweepProgress;
 
 /// A sweep whose directory holds everything except its runs.

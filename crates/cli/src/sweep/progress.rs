@@ -10,7 +10,7 @@ use paceline_record::StoredSummary;
 use paceline_record::names::files;
 
 use crate::progress::{clock_time, fit, write_line};
-use crate::text_table::counted;
+use paceline_terminal::counted;
 
 /// How often the bar's clock is updated.
 const TICK: Duration = Duration::from_millis(500);

@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 const MIN_WIDTH: usize = 40;
 
 /// The columns of the terminal that standard output is; `None` if it is none.
-pub(crate) fn output_width() -> Option<usize> {
+pub fn output_width() -> Option<usize> {
     width_of(&io::stdout())
 }
 
 /// The columns of the terminal that standard error is; `None` if it is none.
-pub(crate) fn message_width() -> Option<usize> {
+pub fn message_width() -> Option<usize> {
     width_of(&io::stderr())
 }
 
@@ -25,19 +25,9 @@ fn width_of(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     (size.ws_col > 0).then(|| usize::from(size.ws_col).max(MIN_WIDTH))
 }
 
-/// Moves to the beginning of a terminal's line and erases it.
-const ERASE_LINE: &str = "\r\x1b[2K";
-
-/// Writes a message to standard error. In a terminal it is broken between words, and replaces the
-/// progress bar that another process may have drawn; that process draws it again.
-pub(crate) fn write_line(text: &str) {
-    let erase = if io::stderr().is_terminal() { ERASE_LINE } else { "" };
-    paceline_record::write_line(&format!("{erase}{}", wrap_message(text)));
-}
-
 /// A message for standard error: broken between words if that is a terminal, with later lines
 /// indented. A file gets the message as it is.
-pub(crate) fn wrap_message(text: &str) -> String {
+pub fn wrap_message(text: &str) -> String {
     let Some(width) = message_width() else { return text.to_owned() };
     let lines: Vec<_> = text.lines().map(|line| wrap(line, width, "  ")).collect();
     lines.join("\n")
@@ -45,12 +35,12 @@ pub(crate) fn wrap_message(text: &str) -> String {
 
 /// A text for standard output, broken between words if that is a terminal.
 /// Lines after the first begin with `indent`.
-pub(crate) fn wrap_output(text: &str, indent: &str) -> String {
+pub fn wrap_output(text: &str, indent: &str) -> String {
     output_width().map_or(text.to_owned(), |width| wrap(text, width, indent))
 }
 
 /// TOML for standard output: if that is a terminal, long comments continue on lines of their own.
-pub(crate) fn wrap_comments(text: &str) -> String {
+pub fn wrap_comments(text: &str) -> String {
     let Some(width) = output_width() else { return text.to_owned() };
     text.lines().map(|line| wrap_comment(line, width) + "\n").collect()
 }
@@ -85,7 +75,7 @@ fn comment_start(line: &str) -> Option<usize> {
 /// Breaks a text between words into lines of at most `width` columns. All lines but the first
 /// begin with `indent`. A number stays with its unit, and a command in quotes in one line if it
 /// fits. A word that is longer than a line stays whole. Spaces at the beginning stay.
-pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
+pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     let room = width.saturating_sub(indent.len());
     let trimmed = text.trim_start_matches(' ');
     let mut line = text[..text.len() - trimmed.len()].to_owned();
@@ -137,7 +127,7 @@ fn quoted_end(text: &str, room: usize) -> Option<usize> {
 }
 
 /// The columns that a text takes: its characters, without the sequences that change colours.
-pub(crate) fn columns_of(text: &str) -> usize {
+pub fn columns_of(text: &str) -> usize {
     let mut columns = 0;
     let mut is_escape = false;
     for c in text.chars() {

@@ -1,9 +1,9 @@
 //! Tables of text, and numbers as people write them.
 
-use crate::terminal::wrap;
+use crate::width::wrap;
 
 /// Lays out rows as columns of text: figures below a title flush right, all else left.
-pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+pub fn columns(rows: &[Vec<String>]) -> String {
     lay_out(rows, |column| {
         let cells = || rows.iter().skip(1).filter_map(|row| row.get(column));
         let is_figures = column > 0 && rows.len() > 1 && cells().all(|cell| is_figure(cell));
@@ -18,7 +18,7 @@ fn is_figure(cell: &str) -> bool {
 }
 
 /// Lays out rows as columns of figures: the first flush left, the others right.
-pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
+pub fn aligned(rows: &[Vec<String>]) -> String {
     lay_out(rows, |column| if column == 0 { Alignment::Left } else { Alignment::Right })
 }
 
@@ -48,7 +48,7 @@ fn lay_out(rows: &[Vec<String>], alignment: impl Fn(usize) -> Alignment) -> Stri
 }
 
 /// A whole number with separators between thousands: 60,000.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -61,7 +61,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// A number and the noun it counts: `1 step`, `2 steps`.
-pub(crate) fn counted(number: u64, noun: &str) -> String {
+pub fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(number))
 }
@@ -70,12 +70,12 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
 ///
 /// The first row has the titles. Columns that `droppable` names are left out, in that order, until
 /// the table fits. If it does not fit even then, each row becomes a block of its own.
-pub(crate) fn fitted(rows: &[Vec<String>], droppable: &[&str], width: Option<usize>) -> String {
+pub fn fitted(rows: &[Vec<String>], droppable: &[&str], width: Option<usize>) -> String {
     fitted_tables(&[rows.to_vec()], droppable, width)
 }
 
 /// The same for several tables, one after the other.
-pub(crate) fn fitted_tables(
+pub fn fitted_tables(
     tables: &[Vec<Vec<String>>],
     droppable: &[&str],
     width: Option<usize>,
@@ -90,18 +90,14 @@ pub(crate) fn fitted_tables(
 const CUT_NOTE: &str = "(a wider terminal shows more columns)\n";
 
 /// The same for columns of text.
-pub(crate) fn fitted_text(
-    rows: &[Vec<String>],
-    droppable: &[&str],
-    width: Option<usize>,
-) -> String {
+pub fn fitted_text(rows: &[Vec<String>], droppable: &[&str], width: Option<usize>) -> String {
     let table = fit(rows, columns, droppable, width);
     table.text + if table.is_cut { CUT_NOTE } else { "" }
 }
 
 /// Columns of text, of which the last is long: where it does not fit beside the others, it goes
 /// below them.
-pub(crate) fn with_long_last(rows: &[Vec<String>], width: Option<usize>) -> String {
+pub fn with_long_last(rows: &[Vec<String>], width: Option<usize>) -> String {
     let whole = columns(rows);
     let Some(width) = width.filter(|&width| widest_line(&whole) > width) else { return whole };
     let (lasts, others): (Vec<_>, Vec<_>) = rows
