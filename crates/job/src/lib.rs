@@ -48,6 +48,7 @@ mod reference;
 mod resolve;
 mod schema;
 mod sweep_sections;
+mod take_value;
 mod value;
 
 pub use cells::CellJob;

@@ -93,6 +93,7 @@ impl<'s> TableText<'s> {
     }
 
     /// Makes errors count rows, for a file whose lines are not its own.
+    #[cfg(feature = "parquet")]
     pub(crate) fn counting_rows(mut self) -> Self {
         (self.unit, self.line) = (RowUnit::Rows, 1);
         self
@@ -299,6 +300,7 @@ impl RowErrors<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowUnit {
     Lines,
+    #[cfg(feature = "parquet")]
     Rows,
 }
 

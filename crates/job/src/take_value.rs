@@ -1,0 +1,171 @@
+//! Takes the values of keys out of a job, each checked against its kind.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::check::JobChecker;
+use super::key_spec::ValueKind;
+use super::link_rate::parse_rate;
+use super::problem::Problem;
+use super::resolve::{is_address, is_name};
+use super::schema::find_key;
+use super::value::JobValue;
+
+impl JobChecker<'_> {
+    pub(super) fn optional<T>(
+        &mut self,
+        path: &str,
+        take: impl Fn(&mut Self, &str) -> T,
+    ) -> Option<T> {
+        self.job.entries.contains_key(path).then(|| take(self, path))
+    }
+
+    pub(super) fn whole(&mut self, path: &str) -> u64 {
+        self.take(path, |value, kind| match (value, kind) {
+            (
+                JobValue::Whole(whole),
+                ValueKind::Whole { min, max } | ValueKind::WholeOr { min, max, .. },
+            ) => u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole)),
+            _ => None,
+        })
+        .unwrap_or(1)
+    }
+
+    pub(super) fn number(&mut self, path: &str) -> f64 {
+        self.take(path, |value, kind| {
+            let number = match value {
+                JobValue::Number(number) => *number,
+                JobValue::Whole(whole) => *whole as f64,
+                _ => return None,
+            };
+            // Models compute in f32: a rate that becomes 0 or infinite there is not usable.
+            let seen = f64::from(number as f32);
+            let fits = match kind {
+                ValueKind::Above(limit) => seen > limit,
+                ValueKind::From(limit) => seen >= limit,
+                ValueKind::Fraction => (0.0..1.0).contains(&seen),
+                ValueKind::Share => seen > 0.0 && seen <= 1.0,
+                ValueKind::ShareOrPath => seen > 0.0 && seen < 1.0,
+                _ => false,
+            };
+            (fits && seen.is_finite()).then_some(number)
+        })
+        .unwrap_or(1.0)
+    }
+
+    /// A list of weights; empty if it is not set.
+    pub(super) fn weights(&mut self, path: &str) -> Arc<[f32]> {
+        self.take(path, |value, _| match value {
+            JobValue::List(items) if !items.is_empty() => items.iter().map(weight_of).collect(),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn rate(&mut self, path: &str) -> u64 {
+        self.take(path, |value, _| match value {
+            JobValue::Text(text) => parse_rate(text),
+            _ => None,
+        })
+        .unwrap_or(1)
+    }
+
+    pub(super) fn flag(&mut self, path: &str) -> bool {
+        self.take(path, |value, _| match value {
+            JobValue::Flag(flag) => Some(*flag),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn text(&mut self, path: &str) -> String {
+        self.take(path, |value, kind| match (value, kind) {
+            (JobValue::Text(text), ValueKind::Word(words)) => {
+                words.contains(&text.as_str()).then(|| text.clone())
+            }
+            (JobValue::Text(text), ValueKind::Name) => is_name(text).then(|| text.clone()),
+            (JobValue::Text(text), ValueKind::Text) => (!text.is_empty()).then(|| text.clone()),
+            (JobValue::Text(text), ValueKind::Address) => is_address(text).then(|| text.clone()),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn path(&mut self, path: &str) -> PathBuf {
+        self.take(path, |value, _| match value {
+            JobValue::Text(text) if !text.is_empty() => Some(PathBuf::from(text)),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    /// The texts of a list. Numbers are their own text.
+    pub(super) fn texts(&mut self, path: &str) -> Vec<String> {
+        self.take(path, |value, _| match value {
+            JobValue::List(items) => items.iter().map(text_of).collect(),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    /// The texts of a list of lists.
+    pub(super) fn text_lists(&mut self, path: &str) -> Vec<Vec<String>> {
+        let list = |value: &JobValue| match value {
+            JobValue::List(items) => items.iter().map(text_of).collect::<Option<Vec<_>>>(),
+            _ => None,
+        };
+        self.take(path, |value, _| match value {
+            JobValue::List(items) => items.iter().map(list).collect(),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn character(&mut self, path: &str) -> char {
+        self.take(path, |value, _| match value {
+            JobValue::Text(text) => {
+                let mut letters = text.chars();
+                letters.next().filter(|_| letters.next().is_none())
+            }
+            _ => None,
+        })
+        .unwrap_or(' ')
+    }
+
+    fn take<T>(
+        &mut self,
+        path: &str,
+        read: impl Fn(&JobValue, ValueKind) -> Option<T>,
+    ) -> Option<T> {
+        let key = find_key(path).unwrap_or_else(|| unreachable!("{path} is in the schema"));
+        let entry = self.job.entries.get(path)?;
+        let value = read(&entry.value, key.kind);
+        if value.is_none() {
+            let takes = key.kind.describe();
+            let found = entry.value.describe();
+            let hint = key.kind.hint(&entry.value);
+            let message = format!("{path} must be {takes}, not {found}{hint}");
+            self.problems.push(Problem { origin: entry.origin.clone(), message });
+        }
+        value
+    }
+}
+
+/// A weight: a finite number from 0 up.
+fn weight_of(item: &JobValue) -> Option<f32> {
+    let weight = match item {
+        JobValue::Whole(whole) => *whole as f32,
+        JobValue::Number(number) => *number as f32,
+        _ => return None,
+    };
+    (weight.is_finite() && weight >= 0.0).then_some(weight)
+}
+
+/// The text of a list's item.
+fn text_of(item: &JobValue) -> Option<String> {
+    match item {
+        JobValue::Text(text) => Some(text.clone()),
+        JobValue::Whole(_) | JobValue::Number(_) | JobValue::Flag(_) => Some(item.to_string()),
+        JobValue::List(_) => None,
+    }
+}
