@@ -94,7 +94,7 @@ fn a_job_starts_from_a_model_whose_features_it_has_and_from_no_other() {
 fn probabilities_after_sampling_negatives_are_those_of_all_rows() {
     let sandbox = Sandbox::new();
     // One row in ten is of class 1, whatever its feature.
-    let row = |i: u32| format!("{} {}:1\n", u32::from(i % 10 == 0), 1 + i % 3);
+    let row = |i: u32| format!("{} {}:1\n", u32::from(i.is_multiple_of(10)), 1 + i % 3);
     sandbox.write("rows.svm", (0..4_000).map(row).collect::<String>());
     let settings = [
         "data={kind=\"libsvm\", path=\"rows.svm\", validation=0.1, negatives=0.2}",

@@ -121,7 +121,7 @@ mod tests {
         let mut values = [read(&rest), read(&held)].concat();
         values.sort_unstable();
         assert_eq!(values, (0..50).collect::<Vec<_>>());
-        assert_eq!(read(&held).iter().filter(|&&value| value % 10 == 0).count(), 1);
+        assert_eq!(read(&held).iter().filter(|value| value.is_multiple_of(10)).count(), 1);
         assert!(SelectedExamples::hold_out(&all, 50, 1).is_err());
     }
 }

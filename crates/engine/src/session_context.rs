@@ -71,6 +71,16 @@ pub(crate) struct TrainedParams {
     pub(crate) best: Vec<f32>,
 }
 
+/// All parameters of a model.
+fn all_params(model: FinalModel<'_>) -> Result<Vec<f32>, TrainError> {
+    let mut params = Vec::with_capacity(model.layout.len());
+    model.for_each_piece(&mut |piece| {
+        params.extend_from_slice(piece);
+        Ok(())
+    })?;
+    Ok(params)
+}
+
 /// Every method that is not named here but in [`TaskContext`] would fall back to its default.
 impl TaskContext for SessionContext {
     fn note(&self, level: NoteLevel, text: &str) {
@@ -113,11 +123,7 @@ impl TaskContext for SessionContext {
 
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
         let (layout, step) = (model.layout, model.step);
-        let mut params = Vec::with_capacity(layout.len());
-        model.for_each_piece(&mut |piece| {
-            params.extend_from_slice(piece);
-            Ok(())
-        })?;
+        let params = all_params(model)?;
         let mut again = |visit: &mut VisitPiece<'_>| visit(&params);
         self.context.save_model(FinalModel::new(layout, step, &mut again))?;
         lock(&self.trained).last = params;
@@ -126,11 +132,7 @@ impl TaskContext for SessionContext {
 
     fn save_best(&self, model: FinalModel<'_>, best: &BestTest) -> Result<(), TrainError> {
         let (layout, step) = (model.layout, model.step);
-        let mut params = Vec::with_capacity(layout.len());
-        model.for_each_piece(&mut |piece| {
-            params.extend_from_slice(piece);
-            Ok(())
-        })?;
+        let params = all_params(model)?;
         let mut again = |visit: &mut VisitPiece<'_>| visit(&params);
         self.context.save_best(FinalModel::new(layout, step, &mut again), best)?;
         lock(&self.trained).best = params;
