@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares scoring with scikit-learn, Vowpal Wabbit -t and onnxruntime, on the same rows, alternating.
+"""Compares scoring with scikit-learn, Vowpal Wabbit -t and onnxruntime on the same rows.
 
-Trains logistic regression on generated clicks over 33,762,578 features, and scores other rows:
-from the cache of rows, from LIBSVM text and from Criteo's columns, on one thread and on all cores.
+Trains logistic regression on generated clicks over 33,762,578 features, and scores other rows,
+alternating: from the cache of rows, from LIBSVM text and from Criteo's columns, on one thread and
+on all cores.
 scikit-learn and onnxruntime get the same model and parsed rows; scikit-learn also parses the text.
 Vowpal Wabbit scores from its own cache with a model of the same size. The best of several rounds
 counts. Also measures how long a line of standard input waits for its answer.
@@ -26,7 +27,8 @@ VW = [sys.executable, "-m", "vowpalwabbit"]
 
 def timed(command, **more):
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   **more)
     return time.perf_counter() - start
 
 
@@ -39,11 +41,12 @@ def make(binary, scratch, rows):
                 "data.test_examples=1000", "train.stop={epochs=1}"]
     train(binary, scratch / "run", settings)
     # A run over the text leaves its rows in a cache.
-    settings = ["data.kind=libsvm", f"data.path={scratch / 'rows.svm'}", f"data.features={FEATURES}",
+    features = f"data.features={FEATURES}"
+    settings = ["data.kind=libsvm", f"data.path={scratch / 'rows.svm'}", features,
                 f"data.cache={scratch / 'cache'}", "train.stop={steps=1}"]
     train(binary, scratch / "rows-run", settings)
-    settings = ["data.kind=criteo", f"data.path={scratch / 'rows.criteo'}",
-                f"data.features={FEATURES}", f"data.cache={scratch / 'cache2'}", "train.stop={steps=1}"]
+    settings = ["data.kind=criteo", f"data.path={scratch / 'rows.criteo'}", features,
+                f"data.cache={scratch / 'cache2'}", "train.stop={steps=1}"]
     train(binary, scratch / "criteo-run", settings)
     with open(scratch / "rows.svm") as lines, open(scratch / "rows.vw", "w") as out:
         for line in lines:
@@ -194,14 +197,16 @@ def main():
             sklearn = Sklearn(scratch, args.rows)
             sides["scikit-learn, parsed rows, 1 thread"] = sklearn.rate
             sides["scikit-learn, LIBSVM text"] = sklearn.text_rate
-            sides["onnxruntime, parsed rows, 1 thread"] = OnnxRuntime(args.binary, scratch, args.rows).rate
+            onnx = OnnxRuntime(args.binary, scratch, args.rows)
+            sides["onnxruntime, parsed rows, 1 thread"] = onnx.rate
             sides["Vowpal Wabbit -t, its cache"] = VowpalWabbit(scratch, args.rows).rate
         found = {name: [] for name in sides}
         for _ in range(args.rounds):
             for name, rate in sides.items():
                 found[name].append(rate())
         for name, rates in found.items():
-            print(f"{name:40} {max(rates):>12,.0f} rows/s  (of {', '.join(f'{r:,.0f}' for r in rates)})")
+            each = ", ".join(f"{rate:,.0f}" for rate in rates)
+            print(f"{name:40} {max(rates):>12,.0f} rows/s  (of {each})")
         waits = latency(args.binary, scratch, 5_000)
         median, most = statistics.median(waits), waits[int(0.99 * len(waits))]
         print(f"latency of a streamed line: median {1e3 * median:.3f} ms, 99 % {1e3 * most:.3f} ms")

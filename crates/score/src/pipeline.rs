@@ -25,7 +25,7 @@ pub(crate) type NextJob<J> = Box<dyn FnMut() -> Result<Option<J>, ScoreError> + 
 pub(crate) type DoJob<J, R> = Box<dyn FnMut(J) -> Result<R, ScoreError> + Send>;
 
 /// A result on its way to the caller.
-enum Outcome<R> {
+enum JobOutcome<R> {
     Done(Result<R, ScoreError>),
     /// The worker has done all its jobs.
     End,
@@ -55,11 +55,11 @@ pub(crate) fn run_in_order<J: Send + 'static, R: Send + 'static>(
         let (outcomes, receiver) = sync_channel(QUEUE);
         let body = move || {
             for job in jobs {
-                if outcomes.send(Outcome::Done(job.and_then(&mut work))).is_err() {
+                if outcomes.send(JobOutcome::Done(job.and_then(&mut work))).is_err() {
                     return;
                 }
             }
-            let _ = outcomes.send(Outcome::End);
+            let _ = outcomes.send(JobOutcome::End);
         };
         spawn(format!("score-{number}"), Box::new(body))?;
         to_workers.push(sender);
@@ -88,15 +88,18 @@ pub(crate) fn run_in_order<J: Send + 'static, R: Send + 'static>(
             Some(outcome) => outcome,
             None => receive(&results[index % results.len()], stop)?,
         };
-        let Outcome::Done(result) = outcome else { break };
+        let JobOutcome::Done(result) = outcome else { break };
         // The next result, if it is there already, shows that this one is not the last for now.
         pending = results[(index + 1) % results.len()].try_recv().ok();
-        take(result?, !matches!(pending, Some(Outcome::Done(_))))?;
+        take(result?, !matches!(pending, Some(JobOutcome::Done(_))))?;
     }
     Ok(())
 }
 
-fn receive<R>(results: &Receiver<Outcome<R>>, stop: StopFn<'_>) -> Result<Outcome<R>, ScoreError> {
+fn receive<R>(
+    results: &Receiver<JobOutcome<R>>,
+    stop: StopFn<'_>,
+) -> Result<JobOutcome<R>, ScoreError> {
     loop {
         match results.recv_timeout(STOP_CHECK) {
             Ok(outcome) => return Ok(outcome),
