@@ -33,6 +33,35 @@ pub(crate) fn without_root(sandbox: &Sandbox) -> Command {
     command
 }
 
+#[test]
+fn a_server_that_lacks_processor_time_on_a_host_of_its_own_holds_the_run_back() {
+    if !is_root() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    // The network is large, so its exchange overlaps the computation.
+    let settings = [
+        "cluster.emulate={hosts=2, cpus=0.3, server=\"own\"}",
+        "cluster.workers=1",
+        "model.kind=network",
+        "model.layers=[{kind=\"flatten\"}, {kind=\"dense\", size=2048}, {kind=\"relu\"}, \
+         {kind=\"dense\", size=2048}, {kind=\"dense\", size=10}]",
+        "train.batch=1",
+        "train.optimizer={kind=\"adam\", rate=0.0001}",
+        "train.stop={seconds=3}",
+        "train.evaluate.every=1000",
+    ];
+    let run = sandbox.train_cluster("run", "async", &settings);
+    let (worker, verdict) = (run.task("worker:0"), run.summary()["verdict"].clone());
+    assert_eq!(worker["phases"]["push"], 0.0, "the exchange overlaps: {worker}");
+    let shares = &verdict["shares"];
+    assert!(shares["server"].as_f64() > shares["network"].as_f64(), "{verdict}");
+    // On a machine that is busy with something else, all tasks lack cores.
+    if verdict["kind"] != "cores" {
+        assert_says(verdict["text"].as_str().unwrap(), &["server: ", "ps:0 is busy for"]);
+    }
+}
+
 /// The child processes of a launcher, each with its network namespace.
 fn networks(launcher: u32) -> Vec<(u32, String)> {
     let children = format!("/proc/{launcher}/task/{launcher}/children");
