@@ -14,8 +14,10 @@
 //! # let dir = std::env::temp_dir().join(format!("paceline-arrays-{}", std::process::id()));
 //! # std::fs::create_dir_all(&dir)?;
 //! # let npy = |descr: &str, shape: &str, body: &[u8]| {
-//! #     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
-//! #     [b"\x93NUMPY\x01\x00", &(text.len() as u16).to_le_bytes()[..], text.as_bytes(), body].concat()
+//! #     let (order, end) = ("'fortran_order': False", "\n");
+//! #     let text = format!("{{'descr': '{descr}', {order}, 'shape': {shape}, }}{end}");
+//! #     let len = (text.len() as u16).to_le_bytes();
+//! #     [b"\x93NUMPY\x01\x00", &len[..], text.as_bytes(), body].concat()
 //! # };
 //! # std::fs::write(dir.join("x.npy"), npy("|u1", "(4, 2)", &[0, 255, 51, 0, 1, 2, 3, 4]))?;
 //! # std::fs::write(dir.join("y.npy"), npy("|u1", "(4,)", &[0, 1, 0, 1]))?;

@@ -1,7 +1,7 @@
 //! The header of a `.npy` file: the type, the order and the shape of an array.
 //!
 //! ```text
-//! \x93NUMPY, version (2 bytes), length of the text (2 bytes, or 4 from version 2 on), text, elements
+//! \x93NUMPY, version (2 bytes), length of the text (2 bytes; 4 from version 2 on), text, elements
 //! text: {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 784), }
 //! ```
 //!

@@ -280,6 +280,7 @@ impl RowErrors<'_> {
     pub(crate) fn at(&self, number: u64, what: String) -> DataError {
         let unit = match self.counter.unit {
             RowUnit::Lines => "line",
+            #[cfg(feature = "parquet")]
             RowUnit::Rows => "row",
         };
         DataError::Row { path: self.path.into(), unit, number, what }

@@ -39,6 +39,6 @@ pub mod proto;
 pub mod record;
 
 pub use record::{
-    RecordError, RecordErrorKind, RecordReader, SplitRecord, append_record, split_record,
-    write_record,
+    RecordError, RecordErrorKind, RecordReader, SplitRecord, append_record, record_len,
+    split_record, write_record,
 };

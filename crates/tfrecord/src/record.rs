@@ -79,6 +79,18 @@ pub fn split_record(
     Ok(Some(SplitRecord { data: is_sound.then_some(data), rest }))
 }
 
+/// The length of the first record of some bytes, with its header and footer. Its data is not
+/// checked. Returns `None` if the bytes end within the record.
+///
+/// # Errors
+/// As [`split_record`].
+pub fn record_len(bytes: &[u8], max_len: u64) -> Result<Option<usize>, RecordErrorKind> {
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else { return Ok(None) };
+    let data_len = check_header(header, max_len)?;
+    let len = usize::try_from(data_len).ok().and_then(|len| len.checked_add(FOOTER_LEN));
+    Ok(len.filter(|&len| len <= rest.len()).map(|len| HEADER_LEN + len))
+}
+
 /// The first record of some bytes; see [`split_record`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitRecord<'a> {

@@ -7,7 +7,7 @@
 use std::io::{self, Read};
 
 use memchr::{memchr, memchr_iter, memrchr};
-use paceline_tfrecord::split_record;
+use paceline_tfrecord::record_len;
 
 use super::limits::{MAX_LINE_BYTES, MAX_RECORD_BYTES};
 
@@ -144,8 +144,8 @@ fn cut_lines(bytes: &[u8], ended: bool) -> Option<BlockCut> {
 fn cut_records(bytes: &[u8], ended: bool) -> Option<BlockCut> {
     let (mut rest, mut units) = (bytes, 0);
     loop {
-        match split_record(rest, MAX_RECORD_BYTES) {
-            Ok(Some(record)) => (rest, units) = (record.rest, units + 1),
+        match record_len(rest, MAX_RECORD_BYTES) {
+            Ok(Some(len)) => (rest, units) = (&rest[len..], units + 1),
             Ok(None) if !ended && units == 0 => return None,
             Ok(None) if !ended => break,
             Ok(None) | Err(_) => return Some(BlockCut { end: bytes.len(), units: units + 1 }),
@@ -232,7 +232,7 @@ mod tests {
         for block in found {
             let mut rest = &block[..];
             while !rest.is_empty() {
-                rest = split_record(rest, MAX_RECORD_BYTES).unwrap().unwrap().rest;
+                rest = &rest[record_len(rest, MAX_RECORD_BYTES).unwrap().unwrap()..];
             }
         }
     }

@@ -1,8 +1,9 @@
 //! `tf.train.Example`: a row as TensorFlow's programs store it, one in each TFRecord.
 //!
-//! An Example maps names to lists. Three names are used, unless the caller has others: `label` (one
-//! int64), `index` (int64s) and `value` (floats, one for each index; without it all are 1). The rest
-//! is ignored. The record is parsed in place: no map is built, and lists are copied only into the row.
+//! An Example maps names to lists. Three names are used, unless the caller has others: `label`
+//! (one int64), `index` (int64s) and `value` (floats, one for each index; without it all are 1).
+//! The rest is ignored. The record is parsed in place: no map is built, and lists are copied only
+//! into the row.
 //!
 //! ```text
 //! Example   { Features features = 1 }

@@ -2,8 +2,8 @@
 //! plain SGD.
 //!
 //! A step waits for memory more than for arithmetic, so everything is prefetched some rows ahead:
-//! first a row's bounds, then its keys (by the buffer that decodes them), then the parameters of the
-//! keys. The prefetch runs into the next batch, which is why that batch is decoded one step ahead.
+//! first a row's bounds, then its keys (by the buffer that decodes them), then the parameters of
+//! the keys. The prefetch runs into the next batch, so that batch is decoded one step ahead.
 
 use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
 use paceline_model::{Layout, Row, RowDescent, SparseModel, StepEvent};

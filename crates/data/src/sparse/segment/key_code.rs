@@ -26,8 +26,11 @@ const MIN_COUNT: usize = 3;
 /// The slots of the table that finds a popular key: a power of two, four for each key.
 const SLOTS: usize = 4 * MAX_POPULAR;
 
-/// Bytes that must follow the last row of a segment: a gap is read as part of eight bytes.
-pub(crate) const SLACK_BYTES: usize = 8;
+/// Four gaps are read from this many bytes.
+const WINDOW_BYTES: usize = 32;
+
+/// Bytes that must follow the last row of a segment, so that every window lies within it.
+pub(crate) const SLACK_BYTES: usize = WINDOW_BYTES;
 
 /// The popular keys of a cache and the widths of its gaps.
 #[derive(Clone, Debug)]
@@ -37,6 +40,7 @@ pub(crate) struct KeyCode {
     count: usize,
     /// The number of bits of a gap, for each tag.
     widths: [u8; 4],
+    steps: Box<[GroupStep; 256]>,
 }
 
 impl KeyCode {
@@ -47,7 +51,10 @@ impl KeyCode {
             && widths.iter().all(|&width| width <= 32);
         let mut table = Box::new([0; MAX_POPULAR]);
         table.get_mut(..popular.len())?.copy_from_slice(popular);
-        is_sound.then_some(KeyCode { popular: table, count: popular.len(), widths })
+        is_sound.then(|| {
+            let (count, steps) = (popular.len(), group_steps(widths));
+            KeyCode { popular: table, count, widths, steps }
+        })
     }
 
     /// A code for rows like these: `keys` are those of all rows, `ends` the index after each row's
@@ -59,12 +66,9 @@ impl KeyCode {
         let popular = popular_keys(keys);
         let most_gap = limit.saturating_sub(1).min(u32::MAX.into()) as u32;
         let wide = [bits(popular.len().saturating_sub(1) as u32), bits(most_gap)];
-        let mut code = KeyCode { popular: Box::new([0; MAX_POPULAR]), count: 0, widths: [32; 4] };
-        code.popular[..popular.len()].copy_from_slice(&popular);
-        code.count = popular.len();
         // How many gaps of each kind need each number of bits.
         let mut needs = [[0u64; 33]; 2];
-        let finder = PopularFinder::new(&code);
+        let finder = PopularFinder::new(&popular);
         let mut start = 0;
         for &end in ends {
             let mut gaps = Gaps::default();
@@ -75,8 +79,11 @@ impl KeyCode {
             start = end as usize;
         }
         let narrow = |kind: usize| best_width(&needs[kind], wide[kind]);
-        code.widths = [narrow(0), wide[0], narrow(1), wide[1]];
-        code
+        let widths = [narrow(0), wide[0], narrow(1), wide[1]];
+        let mut table = Box::new([0; MAX_POPULAR]);
+        table[..popular.len()].copy_from_slice(&popular);
+        let (count, steps) = (popular.len(), group_steps(widths));
+        KeyCode { popular: table, count, widths, steps }
     }
 
     /// The popular keys, ascending.
@@ -98,8 +105,10 @@ impl KeyCode {
         let rest = row.get(at..).unwrap_or_default();
         let (tags, gaps) = rest.split_at_checked(count.div_ceil(4)).unwrap_or_default();
         let start = keys.len();
-        keys.resize(start + count, 0);
-        let bit = self.decode_keys(tags, gaps, &mut keys[start..]);
+        let unused = 4 * tags.len() - count.min(4 * tags.len());
+        keys.resize(start + 4 * tags.len(), 0);
+        let bit = self.decode_keys(tags, gaps, unused, &mut keys[start..]);
+        keys.truncate(start + count);
         if head & 1 == 1 {
             let bytes = gaps.get(bit.div_ceil(8)..).unwrap_or_default();
             let (floats, _) = bytes.as_chunks::<4>();
@@ -107,29 +116,66 @@ impl KeyCode {
         }
     }
 
-    /// Decodes keys, and returns how many bits their gaps have.
+    /// Decodes keys, four at a time, and returns how many bits their gaps have. `out` has room for
+    /// four keys for each byte of tags; the last `unused` of them mean nothing.
     #[inline]
-    fn decode_keys(&self, tags: &[u8], gaps: &[u8], out: &mut [u32]) -> usize {
-        let masks = self.widths.map(|width| ((1u64 << width) - 1) as u32);
+    fn decode_keys(&self, tags: &[u8], gaps: &[u8], unused: usize, out: &mut [u32]) -> usize {
         let (mut bit, mut place, mut key) = (0usize, 0u32, 0u32);
-        for (four, &tags) in out.chunks_mut(4).zip(tags) {
-            let mut tags = usize::from(tags);
-            for slot in four {
-                let tag = tags & 3;
-                tags >>= 2;
-                let word = gaps.get(bit / 8..).and_then(|bytes| bytes.first_chunk::<8>());
-                let word = word.map_or(0, |bytes| u64::from_le_bytes(*bytes));
-                let gap = (word >> (bit % 8)) as u32 & masks[tag];
-                bit += usize::from(self.widths[tag]);
-                let is_popular = tag < 2;
-                place = place.wrapping_add(if is_popular { gap } else { 0 });
+        let (groups, _) = out.as_chunks_mut::<4>();
+        for (four, &tags) in groups.iter_mut().zip(tags) {
+            let step = &self.steps[usize::from(tags)];
+            let window = gaps.get(bit / 8..).and_then(|bytes| bytes.first_chunk::<WINDOW_BYTES>());
+            let window = window.unwrap_or(&[0; WINDOW_BYTES]);
+            let sizes: [u32; 4] = std::array::from_fn(|i| {
+                let at = bit % 8 + usize::from(step.offsets[i]);
+                // The four gaps begin in the first 16 bytes.
+                let from = at / 8 % 16;
+                let bytes = window[from..from + 8].try_into().unwrap_or_default();
+                (u64::from_le_bytes(bytes) >> (at % 8)) as u32 & step.masks[i]
+            });
+            for i in 0..4 {
+                // Masks instead of branches, which would be mispredicted.
+                let other = step.others[i];
+                place = place.wrapping_add(sizes[i] & !other);
                 let popular = self.popular[place as usize % MAX_POPULAR];
-                key = if is_popular { popular } else { key.wrapping_add(gap) };
-                *slot = key;
+                let term = popular & !other | sizes[i] & other;
+                key = (key & other).wrapping_add(term);
+                four[i] = key;
             }
+            bit += usize::from(step.bits);
         }
-        bit
+        // The widths of tags that no entry has do not count.
+        bit - unused * usize::from(self.widths[0])
     }
+}
+
+/// How the gaps of four entries lie, by the byte of their tags.
+#[derive(Clone, Copy, Debug)]
+struct GroupStep {
+    /// Where each gap begins, in bits.
+    offsets: [u8; 4],
+    /// The bits of all four.
+    bits: u8,
+    /// The bits of a gap.
+    masks: [u32; 4],
+    /// All bits for an entry that is not a popular key, else 0.
+    others: [u32; 4],
+}
+
+/// How to decode each byte of tags.
+fn group_steps(widths: [u8; 4]) -> Box<[GroupStep; 256]> {
+    let mut steps =
+        Box::new([GroupStep { offsets: [0; 4], bits: 0, masks: [0; 4], others: [0; 4] }; 256]);
+    for (tags, step) in steps.iter_mut().enumerate() {
+        for i in 0..4 {
+            let tag = tags >> (2 * i) & 3;
+            step.offsets[i] = step.bits;
+            step.masks[i] = ((1u64 << widths[tag]) - 1) as u32;
+            step.others[i] = if tag < 2 { 0 } else { u32::MAX };
+            step.bits += widths[tag];
+        }
+    }
+    steps
 }
 
 /// Encodes rows.
@@ -140,7 +186,7 @@ pub(crate) struct KeyEncoder<'a> {
 
 impl<'a> KeyEncoder<'a> {
     pub(crate) fn new(code: &'a KeyCode) -> Self {
-        KeyEncoder { code, finder: PopularFinder::new(code) }
+        KeyEncoder { code, finder: PopularFinder::new(code.popular()) }
     }
 
     /// Appends a row to `out`; `values` is empty if all are 1.
@@ -202,9 +248,9 @@ struct PopularFinder {
 }
 
 impl PopularFinder {
-    fn new(code: &KeyCode) -> Self {
+    fn new(popular: &[u32]) -> Self {
         let mut slots = Box::new([0; SLOTS]);
-        for (&key, place) in code.popular().iter().zip(1u64..) {
+        for (&key, place) in popular.iter().zip(1u64..) {
             let mut at = Self::slot(key);
             while slots[at] != 0 {
                 at = (at + 1) % SLOTS;

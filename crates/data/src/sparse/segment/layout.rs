@@ -6,7 +6,7 @@
 //!
 //! Starts have 32 bits: where each row begins within the rows, and where the last one ends. Labels
 //! have one byte, weights are floats (absent if all are 1). A segment begins at a multiple of 64
-//! bytes and ends with at least eight zeros. Its header says where in the source files its rows
+//! bytes and ends with at least 32 zeros. Its header says where in the source files its rows
 //! end, so a conversion that was interrupted continues there.
 
 use std::ops::Range;
