@@ -108,14 +108,8 @@ fn data() -> Vec<KeySpec> {
     let cache = "directory for the cache of rows; defaults to `rows` in the cache directory";
     let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
-    let inputs = "name of the array or feature with the inputs, by default `x` or `x_train` for \
-                 numpy; for tfrecord it makes examples dense: numbers, or pictures of `data.size`";
-    let labels = "name of the array or feature with the labels; defaults to `y` or `y_train` for \
-                 numpy and to `label` for tfrecord";
-    let indices = "name of the feature with the indices of a row; defaults to `index`";
-    let values = "name of the feature with the values of a row; defaults to `value`";
     let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
-    vec![
+    let mut keys = vec![
         key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
             .default_when("\"clicks\"", &[(MODEL, &["logistic"])])
             .default_when("\"fake-images\"", &[(MODEL, &["alexnet"])]),
@@ -125,14 +119,6 @@ fn data() -> Vec<KeySpec> {
         ),
         optional("data.test_path", ValueKind::Path, "the same for examples used only for tests")
             .with(kind, TEST_FILES),
-        optional("data.inputs", ValueKind::Text, inputs).with(kind, NAMED),
-        optional("data.labels", ValueKind::Text, labels).with(kind, NAMED),
-        optional("data.indices", ValueKind::Text, indices)
-            .with(kind, &["tfrecord"])
-            .when(KeyCondition::NotSet("data.inputs")),
-        optional("data.values", ValueKind::Text, values)
-            .with(kind, &["tfrecord"])
-            .when(KeyCondition::NotSet("data.inputs")),
         key("data.train_examples", COUNT, "60000", "training examples to generate")
             .default_when("1000", &[(kind, &["fake-images"])])
             .with(kind, generated),
@@ -168,6 +154,28 @@ fn data() -> Vec<KeySpec> {
             .with(kind, ROWS)
             .when(KeyCondition::IsTrue("data.shuffle")),
         optional("data.cache", ValueKind::Path, cache).with(kind, ROWS),
+    ];
+    keys.extend(named_keys(kind));
+    keys
+}
+
+/// The names of arrays and features.
+fn named_keys(kind: &str) -> Vec<KeySpec> {
+    let inputs = "name of the array or feature with the inputs, by default `x` or `x_train` for \
+                 numpy; for tfrecord it makes examples dense: numbers, or pictures of `data.size`";
+    let labels = "name of the array or feature with the labels; defaults to `y` or `y_train` for \
+                 numpy and to `label` for tfrecord";
+    let indices = "name of the feature with the indices of a row; defaults to `index`";
+    let values = "name of the feature with the values of a row; defaults to `value`";
+    vec![
+        optional("data.inputs", ValueKind::Text, inputs).with(kind, NAMED),
+        optional("data.labels", ValueKind::Text, labels).with(kind, NAMED),
+        optional("data.indices", ValueKind::Text, indices)
+            .with(kind, &["tfrecord"])
+            .when(KeyCondition::NotSet("data.inputs")),
+        optional("data.values", ValueKind::Text, values)
+            .with(kind, &["tfrecord"])
+            .when(KeyCondition::NotSet("data.inputs")),
     ]
 }
 
