@@ -100,16 +100,13 @@ pub(super) fn with_pipeline<B: Send + Default, M: SegmentMaker<B>>(
     })
 }
 
-fn start_thread<'s, B: Send, M: SegmentMaker<B>>(
+fn start_thread<'s, B: Send + 's, M: SegmentMaker<B>>(
     scope: &'s Scope<'s, '_>,
     maker: &'s M,
     work: &'s Mutex<Receiver<PipelineJob<B>>>,
     stop: &'s AtomicBool,
     to_caller: Sender<PipelineJob<B>>,
-) -> ScopedJoinHandle<'s, ()>
-where
-    B: 's,
-{
+) -> ScopedJoinHandle<'s, ()> {
     scope.spawn(move || {
         let mut scratch = maker.scratch();
         // Ends when the pipeline is dropped, at the latest after the blocks under way.
