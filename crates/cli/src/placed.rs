@@ -8,8 +8,8 @@ use std::thread;
 
 use paceline_engine::Mode;
 use paceline_place::{
-    CHANNEL_VARIABLE, Cluster, LaunchedRun, Meeting, MeetingHooks, MeetingSettings, PlaceFlags,
-    Placement, RankedPlace, RoleSettings, RunStart, Variables, run_token,
+    AgreedRun, CHANNEL_VARIABLE, Cluster, LaunchedRun, Meeting, MeetingHooks, MeetingSettings,
+    PlaceFlags, Placement, RankedPlace, RoleSettings, Variables, run_token,
 };
 use paceline_record::RunDir;
 use paceline_record::names::{files, folders};
@@ -94,7 +94,7 @@ impl<'a> PlacedProcess<'a> {
     fn take_part(
         &self,
         mut meeting: Meeting,
-        start: &RunStart,
+        start: &AgreedRun,
         activity: TaskActivity,
         stop: StopSource,
     ) -> Result<Option<FinishedRun>, Failure> {
@@ -156,20 +156,20 @@ impl<'a> PlacedProcess<'a> {
     }
 
     /// Decides where the run is, and whether it begins or continues. Opens its directory.
-    fn decide_start(&self) -> Result<RunStart, Failure> {
+    fn decide_start(&self) -> Result<AgreedRun, Failure> {
         let start = match (&self.options.resume, self.wanted_dir()) {
             (Some(dir), _) => {
                 let checkpoint = self.options.checkpoint()?;
                 let step = checkpoint.map(|checkpoint| checkpoint.manifest.info.step);
-                RunStart { dir: dir.clone(), checkpoint: step }
+                AgreedRun { dir: dir.clone(), checkpoint: step }
             }
             (None, Some(dir)) if self.options.run_dir.is_some() => {
-                RunStart { checkpoint: unfinished_step(&dir), dir }
+                AgreedRun { checkpoint: unfinished_step(&dir), dir }
             }
             (None, Some(dir)) => free_or_unfinished(&dir),
             (None, None) => {
                 let dir = RunDir::create_in_runs(&self.plan.name)?.path().to_owned();
-                RunStart { dir, checkpoint: None }
+                AgreedRun { dir, checkpoint: None }
             }
         };
         if let Some(step) = start.checkpoint {
@@ -193,16 +193,16 @@ fn unfinished_step(dir: &Path) -> Option<u64> {
     newest.filter(|_| !is_over)
 }
 
-/// The run in this directory, if it can continue, or a new one there or in a directory with a number
-/// behind its name: a scheduler's job may train more than once.
-fn free_or_unfinished(dir: &Path) -> RunStart {
+/// The run in this directory, if it can continue, or a new one there or in a directory with a
+/// number behind its name: a scheduler's job may train more than once.
+fn free_or_unfinished(dir: &Path) -> AgreedRun {
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let numbered = (2..).map(|number: u32| dir.with_file_name(format!("{name}-{number}")));
-    let mut last = RunStart { dir: dir.to_owned(), checkpoint: None };
+    let mut last = AgreedRun { dir: dir.to_owned(), checkpoint: None };
     for dir in std::iter::once(dir.to_owned()).chain(numbered) {
         let is_free = !dir.join(files::JOB).exists();
         let checkpoint = if is_free { None } else { unfinished_step(&dir) };
-        last = RunStart { dir, checkpoint };
+        last = AgreedRun { dir, checkpoint };
         if is_free || checkpoint.is_some() {
             break;
         }

@@ -99,7 +99,8 @@ impl RawJob {
         Self { placed, ..self.clone() }
     }
 
-    /// The tasks of a launcher's processes: all are workers, unless servers have ranks of their own.
+    /// The tasks of a launcher's processes: all are workers, unless servers have ranks of their
+    /// own.
     fn tasks_at(&self, place: &RankedPlace) -> PlacedTasks {
         let servers = match self.entries.get("cluster.servers").map(|entry| &entry.value) {
             _ if self.word("cluster.layout") != "dedicated" => 0,

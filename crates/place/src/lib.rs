@@ -21,8 +21,8 @@
 //! A *slot* is a worker's place in the batch plan. The chief, or worker 0 if there is none, has
 //! slot 0 and coordinates the run.
 //!
-//! Schedulers and launchers give each of the processes they start a *rank*. [`Placement::find`] reads
-//! their variables, and [`MeetingSettings::meet`] lets the processes exchange their addresses:
+//! Schedulers and launchers give each of the processes they start a *rank*. [`Placement::find`]
+//! reads their variables, and [`MeetingSettings::meet`] lets the processes exchange their addresses:
 //!
 //! ```
 //! use paceline_place::{PlaceFlags, Placement, Variables};
@@ -63,7 +63,7 @@ pub use error::PlaceError;
 pub use launcher::{LaunchHooks, LaunchSettings, LaunchedRun};
 pub use launcher_channel::{CHANNEL_VARIABLE, ChannelEnds, LauncherChannel};
 pub use listen::{LISTENER_VARIABLE, inherited_listener, listen};
-pub use meeting::{ExpectedTask, Meeting, MeetingHooks, MeetingSettings, RoleSettings, RunStart};
+pub use meeting::{AgreedRun, ExpectedTask, Meeting, MeetingHooks, MeetingSettings, RoleSettings};
 pub use placement::{
     MEET_VARIABLE, MeetingPart, PlaceFlags, Placement, PlacementRule, RankedPlace, RunId,
     SIZE_VARIABLE, Variables,

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::MeetingHooks;
 use super::channel::MeetingChannel;
 use super::file::MeetingPoint;
+use super::hooks::MeetingHooks;
 use super::message::{Agreed, HolderMessage, Introduction};
 use super::sockets::machine;
 use crate::error::PlaceError;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::channel::MeetingChannel;
-use super::message::{Agreed, AgreedTask, HolderMessage, Introduction, RunStart};
+use super::message::{Agreed, AgreedRun, AgreedTask, HolderMessage, Introduction};
 use super::roles::RoleSettings;
 use crate::error::PlaceError;
 
@@ -32,7 +32,7 @@ pub(super) struct HeldMeeting<'a> {
     pub(super) version: &'a str,
     pub(super) job: &'a [String],
     /// What the holder decided about the run.
-    pub(super) run: Option<&'a RunStart>,
+    pub(super) run: Option<&'a AgreedRun>,
     pub(super) timeout: Duration,
     pub(super) guests: Mutex<Vec<Option<Guest>>>,
     pub(super) strangers: AtomicUsize,

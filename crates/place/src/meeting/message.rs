@@ -49,12 +49,12 @@ pub(super) enum HolderMessage {
 pub(super) struct Agreed {
     pub(super) tasks: Vec<AgreedTask>,
     /// What the holder decided about the run.
-    pub(super) run: Option<RunStart>,
+    pub(super) run: Option<AgreedRun>,
 }
 
 /// The run directory, and whether the run begins or continues. Rank 0 decides for all.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub struct RunStart {
+pub struct AgreedRun {
     /// The run directory, on every machine.
     pub dir: PathBuf,
     /// The step of the checkpoint from which the run continues.

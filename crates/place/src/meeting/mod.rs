@@ -8,6 +8,7 @@ mod channel;
 mod file;
 mod guest;
 mod holder;
+mod hooks;
 mod message;
 mod roles;
 mod sockets;
@@ -33,7 +34,8 @@ use crate::error::PlaceError;
 use crate::placement::{MeetingPart, RankedPlace};
 use crate::token::make_token;
 
-pub use self::message::RunStart;
+pub use self::hooks::MeetingHooks;
+pub use self::message::AgreedRun;
 pub use self::roles::{ExpectedTask, RoleSettings};
 
 /// What a process brings to a meeting.
@@ -48,22 +50,13 @@ pub struct MeetingSettings<'a> {
     /// The directory with the meeting's file, if the processes may share one.
     pub dir: Option<&'a Path>,
     /// What the holder decided about the run; of no meaning to the others.
-    pub run: Option<&'a RunStart>,
+    pub run: Option<&'a AgreedRun>,
     /// The version of the program.
     pub version: &'a str,
     /// The keys of the job that all tasks must agree on, with their values.
     pub job: &'a [String],
     /// How long processes wait for each other.
     pub timeout: Duration,
-}
-
-/// What surrounds a meeting.
-pub trait MeetingHooks: Sync {
-    /// The process waits for this, or no longer.
-    fn waiting(&self, text: Option<&str>);
-
-    /// The signal that asks the process to end, if it received one.
-    fn stop_signal(&self) -> Option<i32>;
 }
 
 /// What a process knows after a meeting.
@@ -80,7 +73,7 @@ pub struct Meeting {
     /// The run's secret.
     pub token: String,
     /// What the holder decided about the run.
-    pub run: Option<RunStart>,
+    pub run: Option<AgreedRun>,
 }
 
 impl MeetingSettings<'_> {

@@ -8,12 +8,12 @@ use crate::placement::{PlaceFlags, Placement, Variables};
 
 /// A process's surroundings in a test.
 #[derive(Default)]
-struct TestHooks {
+struct TestSurroundings {
     waits: Mutex<Vec<String>>,
     signal: AtomicI32,
 }
 
-impl MeetingHooks for TestHooks {
+impl MeetingHooks for TestSurroundings {
     fn waiting(&self, text: Option<&str>) {
         self.waits.lock().unwrap().extend(text.map(String::from));
     }
@@ -48,7 +48,7 @@ fn settings<'a>(place: &'a RankedPlace, roles: RoleSettings) -> MeetingSettings<
 
 /// Lets processes with these settings meet, each with its own surroundings.
 fn meet_all(all: &[MeetingSettings<'_>]) -> Vec<Result<Option<Meeting>, PlaceError>> {
-    let meet = |settings: MeetingSettings<'_>| settings.meet(&TestHooks::default());
+    let meet = |settings: MeetingSettings<'_>| settings.meet(&TestSurroundings::default());
     thread::scope(|scope| {
         let threads: Vec<_> = all.iter().map(|settings| scope.spawn(|| meet(*settings))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -88,7 +88,7 @@ fn processes_meet_through_a_file_and_rank_0_makes_the_secret() {
     let run = dir.path().join("run");
     let places = [0, 1, 2].map(|rank| place(rank, 3, None));
     let roles = RoleSettings { servers: 2, dedicated: false };
-    let start = RunStart { dir: run.clone(), checkpoint: Some(7) };
+    let start = AgreedRun { dir: run.clone(), checkpoint: Some(7) };
     let all = places.each_ref().map(|place| MeetingSettings {
         secret: None,
         dir: Some(run.as_path()),
@@ -157,7 +157,7 @@ fn missing_tasks_are_named_while_others_wait_and_when_the_time_is_up() {
     let short = Duration::from_millis(2_500);
     let [first, second] = [&holder, &other]
         .map(|place| MeetingSettings { timeout: short, ..settings(place, NO_SERVERS) });
-    let hooks = [TestHooks::default(), TestHooks::default()];
+    let hooks = [TestSurroundings::default(), TestSurroundings::default()];
     let started = Instant::now();
     let errors = thread::scope(|scope| {
         let held = scope.spawn(|| first.meet(&hooks[0]));
@@ -183,7 +183,7 @@ fn a_process_with_another_job_version_or_rank_is_refused_at_once() {
     let four = place(1, 4, Some(at.clone()));
     let second_zero = RankedPlace { part: MeetingPart::Joins, ..zero.clone() };
     let with = |place, job| MeetingSettings { job, ..settings(place, NO_SERVERS) };
-    let hooks = TestHooks::default();
+    let hooks = TestSurroundings::default();
     thread::scope(|scope| {
         let held = scope.spawn(|| with(&zero, &job).meet(&hooks));
         for (wrong, parts) in [
@@ -196,7 +196,7 @@ fn a_process_with_another_job_version_or_rank_is_refused_at_once() {
             (with(&second_zero, &job), &["rank 0"]),
         ] {
             let started = Instant::now();
-            let error = wrong.meet(&TestHooks::default()).unwrap_err();
+            let error = wrong.meet(&TestSurroundings::default()).unwrap_err();
             assert!(matches!(error, PlaceError::Usage(_)), "{error}");
             assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
             let text = error.to_string();
@@ -218,13 +218,13 @@ fn a_process_with_another_secret_is_not_let_in_and_delays_none() {
         timeout: Duration::from_millis(100),
         ..settings(&places[1], NO_SERVERS)
     };
-    let hooks = TestHooks::default();
+    let hooks = TestSurroundings::default();
     thread::scope(|scope| {
         let held = scope.spawn(|| settings(&places[0], NO_SERVERS).meet(&hooks));
-        let error = intruder.meet(&TestHooks::default()).unwrap_err();
+        let error = intruder.meet(&TestSurroundings::default()).unwrap_err();
         assert!(error.to_string().contains("another secret"), "{error}");
         let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(&at)).collect();
-        assert!(settings(&places[1], NO_SERVERS).meet(&TestHooks::default()).is_ok());
+        assert!(settings(&places[1], NO_SERVERS).meet(&TestSurroundings::default()).is_ok());
         assert!(held.join().unwrap().is_ok());
         drop(silent);
     });
@@ -233,7 +233,7 @@ fn a_process_with_another_secret_is_not_let_in_and_delays_none() {
 #[test]
 fn processes_that_cannot_find_each_other_are_refused_before_they_wait() {
     let alone = place(1, 2, None);
-    let error = settings(&alone, NO_SERVERS).meet(&TestHooks::default()).unwrap_err();
+    let error = settings(&alone, NO_SERVERS).meet(&TestSurroundings::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("--run-dir") && text.contains("PACELINE_TOKEN"), "{text}");
 }

@@ -18,9 +18,9 @@ pub(super) fn read(variables: &Variables) -> Result<Option<RankedPlace>, PlaceEr
     let Some(rank) = variables.number(INDEX)? else { return Ok(None) };
     let Some(size) = variables.number(SIZE_VARIABLE)? else {
         return Err(PlaceError::Usage(format!(
-            "{} makes this a pod of an indexed job, but Kubernetes does not say how many there are; \
-             set {SIZE_VARIABLE} to the number of pods and {MEET_VARIABLE} to the address of pod 0, \
-             or {SIZE_VARIABLE}=1 for a run in this pod alone",
+            "{} makes this a pod of an indexed job, but Kubernetes does not say how many there \
+             are; set {SIZE_VARIABLE} to the number of pods and {MEET_VARIABLE} to the address of \
+             pod 0, or {SIZE_VARIABLE}=1 for a run in this pod alone",
             variables.shown(INDEX)
         )));
     };

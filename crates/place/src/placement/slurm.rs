@@ -43,8 +43,9 @@ pub(super) fn read(variables: &Variables) -> Result<Option<RankedPlace>, PlaceEr
 fn check_script(variables: &Variables) -> Result<Option<RankedPlace>, PlaceError> {
     let Some(size @ 2..) = variables.number("SLURM_NTASKS")? else { return Ok(None) };
     Err(PlaceError::Usage(format!(
-        "{} says that this Slurm job has {size} tasks, but `srun` did not start this process, so it \
-         is none of them; write `srun paceline train …`, or add --local for a run on this host alone",
+        "{} says that this Slurm job has {size} tasks, but `srun` did not start this process, so \
+         it is none of them; write `srun paceline train …`, or add --local for a run on this host \
+         alone",
         variables.shown("SLURM_NTASKS")
     )))
 }

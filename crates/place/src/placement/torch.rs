@@ -49,7 +49,8 @@ fn read_container(variables: &Variables) -> Result<RankedPlace, PlaceError> {
     let (least, most) = nodes.split_once(':').unwrap_or((nodes, nodes));
     if least != most {
         return Err(PlaceError::Usage(format!(
-            "{} is a range, but a run needs a number of tasks to start; set the same least and most",
+            "{} is a range, but a run needs a number of tasks to start; set the same least and \
+             most",
             variables.shown("PET_NNODES")
         )));
     }

@@ -38,7 +38,8 @@ impl Variables {
     pub(super) fn required(&self, name: &str, reason: &str) -> Result<usize, PlaceError> {
         self.number(name)?.ok_or_else(|| {
             PlaceError::Usage(format!(
-                "{} is set, but {name} is not; set both, or neither for a run on this machine alone",
+                "{} is set, but {name} is not; set both, or neither for a run on this machine \
+                 alone",
                 self.shown(reason)
             ))
         })
