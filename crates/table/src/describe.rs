@@ -45,8 +45,8 @@ fn section(path: &str, table: &PlannedTable) -> String {
     if !format.header {
         text += "header = false\n";
     }
-    if format.delimiter != b',' {
-        let _ = writeln!(text, "delimiter = {}", quoted(&char::from(format.delimiter).to_string()));
+    if let Some(word) = delimiter_word(format.delimiter) {
+        let _ = writeln!(text, "delimiter = {word:?}");
     }
     text += "\n[data.columns]\n";
     for column in &table.columns {
@@ -61,6 +61,17 @@ fn section(path: &str, table: &PlannedTable) -> String {
         }
     }
     text
+}
+
+/// What a job calls a delimiter that is no comma.
+fn delimiter_word(delimiter: u8) -> Option<&'static str> {
+    match delimiter {
+        b'\t' => Some("tab"),
+        b';' => Some("semicolon"),
+        b'|' => Some("pipe"),
+        b' ' => Some("space"),
+        _ => None,
+    }
 }
 
 fn setting(choice: &ColumnChoice) -> String {

@@ -6,7 +6,11 @@ const MISSING: [&[u8]; 8] = [b"na", b"n/a", b"nan", b"null", b"none", b"?", b"\\
 /// Whether a field of a number has no value.
 #[inline]
 pub(crate) fn is_missing(field: &[u8]) -> bool {
-    field.is_empty() || (field.len() <= 4 && is_missing_word(field))
+    match field {
+        [] => true,
+        [b'0'..=b'9', ..] => false,
+        _ => field.len() <= 4 && is_missing_word(field),
+    }
 }
 
 #[cold]

@@ -219,6 +219,9 @@ fn a_described_table_is_read_as_the_description_says() {
     assert!(text.contains("\nage = \"number\" "), "{text}");
     assert!(text.contains("\ncity = { as = \"category\", min_count = 1 } "), "{text}");
     assert!(text.contains("\nbuys = \"label\" "), "{text}");
+    let path = dir.write("people.tsv", PEOPLE.replace(',', "\t"));
+    let text = describe_table(&dir.spec(&path), &mut quiet).unwrap();
+    assert!(text.contains("\ndelimiter = \"tab\"\n"), "{text}");
 }
 
 #[test]
