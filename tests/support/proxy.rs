@@ -19,8 +19,8 @@ impl Proxy {
         Self::losing_after(usize::MAX, target)
     }
 
-    /// Starts a proxy that forwards so many bytes of clients, and loses the rest. Connections that
-    /// are made afterwards lose nothing.
+    /// Starts a proxy that forwards this many bytes of clients, and loses the rest. Connections
+    /// that are made afterwards lose nothing.
     pub(crate) fn losing_after(bytes: usize, target: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -139,7 +139,7 @@ impl Replica {
         Header { chunk: chunk as u32, step: self.global_step, ..Header::new(kind, len) }
     }
 
-    /// The length of a payload of so many numbers.
+    /// The length of a payload of this many numbers.
     pub(super) fn payload_bytes(&self, kind: FrameKind, numbers: usize) -> usize {
         let may_be_rounded = matches!(kind, FrameKind::GradientChunk | FrameKind::UpdatedChunk);
         numbers * if may_be_rounded { self.config.wire.number_bytes() } else { 4 }
