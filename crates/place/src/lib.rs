@@ -22,7 +22,8 @@
 //! slot 0 and coordinates the run.
 //!
 //! Schedulers and launchers give each of the processes they start a *rank*. [`Placement::find`]
-//! reads their variables, and [`MeetingSettings::meet`] lets the processes exchange their addresses:
+//! reads their variables, and [`MeetingSettings::meet`] lets the processes exchange their
+//! addresses:
 //!
 //! ```
 //! use paceline_place::{PlaceFlags, Placement, Variables};
