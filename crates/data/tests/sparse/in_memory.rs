@@ -147,8 +147,9 @@ fn negatives_are_sampled_by_seed_and_row_and_positives_stay() {
         // Which rows are in the view changes nothing for a row.
         let part = all.hold_out(1_000, 1).unwrap().train;
         let of_part = keys(&part.sample_negatives(share, 7).unwrap());
-        let expected: Vec<u32> =
-            keys(&kept).into_iter().filter(|key| keys(&part).binary_search(key).is_ok()).collect();
+        let in_part = keys(&part);
+        let is_there = |key: &u32| in_part.binary_search(key).is_ok();
+        let expected: Vec<u32> = keys(&kept).into_iter().filter(is_there).collect();
         assert_eq!(of_part, expected);
     }
     assert_eq!(keys(&all.sample_negatives(1.0, 7).unwrap()), keys(&all));
