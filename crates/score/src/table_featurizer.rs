@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use memchr::memchr_iter;
-use paceline_table::{ColumnRole, EncodedRow, Featurizer, Fields, Records, RowEncoder, TextFormat};
+use paceline_table::{
+    ColumnRole, EncodedRow, Featurizer, RecordFields, Records, RowEncoder, TextFormat,
+};
 
 use crate::error::ScoreError;
 use crate::text_chunks::{TextChunk, TextLayout};
@@ -58,7 +60,7 @@ impl TableFeaturizer {
     /// label may be missing.
     fn names_without_header(&self, chunk: &TextChunk) -> Vec<String> {
         let columns = &self.featurizer.columns;
-        let mut fields = Fields::default();
+        let mut fields = RecordFields::default();
         Records::new(&chunk.bytes, self.featurizer.format).next(&mut fields);
         let is_unlabelled = fields.len() + 1 == columns.len();
         let is_label = |role: &ColumnRole| matches!(role, ColumnRole::Label { .. });
@@ -81,7 +83,7 @@ pub(crate) fn id_columns(featurizer: &Featurizer) -> Vec<String> {
 
 fn header_names(header: &[u8], format: TextFormat) -> Vec<String> {
     let text = header.strip_prefix(BYTE_ORDER_MARK).unwrap_or(header);
-    let mut fields = Fields::default();
+    let mut fields = RecordFields::default();
     Records::new(text, format).next(&mut fields);
     let name = |field: &[u8]| String::from_utf8_lossy(field).trim().to_owned();
     fields.iter().map(name).collect()
@@ -94,7 +96,7 @@ impl TextFeaturizer for TableFeaturizer {
         let mut row = std::mem::take(&mut self.row);
         let columns = self.columns_of(chunk)?;
         let mut records = Records::new(&chunk.bytes, format);
-        let mut fields = Fields::default();
+        let mut fields = RecordFields::default();
         let (mut line, mut counted) = (chunk.first_line, 0);
         while records.next(&mut fields) {
             let start = records.started();

@@ -56,7 +56,7 @@ pub(crate) enum NextBlock {
 }
 
 /// Reads the blocks of a stream.
-pub(crate) struct BlockReader<'s> {
+pub(crate) struct TableBlocks<'s> {
     source: &'s mut dyn Read,
     pub(crate) format: TextFormat,
     /// What the next block begins with.
@@ -64,7 +64,7 @@ pub(crate) struct BlockReader<'s> {
     ended: bool,
 }
 
-impl<'s> BlockReader<'s> {
+impl<'s> TableBlocks<'s> {
     pub(crate) fn new(source: &'s mut dyn Read, format: TextFormat) -> Self {
         Self { source, format, carried: Vec::new(), ended: false }
     }
@@ -151,12 +151,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::records::{Fields, Records};
+    use crate::records::{RecordFields, Records};
 
     const COMMAS: TextFormat = TextFormat { delimiter: b',', quotes: true, header: false };
 
     fn read_all(mut text: &[u8]) -> Vec<(NextBlock, Vec<u8>)> {
-        let mut reader = BlockReader::new(&mut text, COMMAS);
+        let mut reader = TableBlocks::new(&mut text, COMMAS);
         let (mut block, mut found) = (Block::default(), Vec::new());
         loop {
             let next = reader.read(&mut block).unwrap();
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(whole, text.as_bytes());
         let mut rows = 0;
         for (_, text) in &found {
-            let (mut records, mut fields) = (Records::new(text, COMMAS), Fields::default());
+            let (mut records, mut fields) = (Records::new(text, COMMAS), RecordFields::default());
             while records.next(&mut fields) {
                 assert_eq!(fields.len(), 3);
                 rows += 1;

@@ -15,7 +15,7 @@ use crate::hash::{BuildWordHasher, bucket, combine, hash_bytes};
 use crate::label::LabelReader;
 use crate::missing::{is_missing, trim};
 use crate::number;
-use crate::records::{Fields, Records};
+use crate::records::{RecordFields, Records};
 use crate::text_format::TextFormat;
 use crate::words::for_each_ngram;
 
@@ -138,7 +138,11 @@ impl RowEncoder {
     /// # Errors
     /// What is wrong with the row, and in which field.
     #[inline]
-    pub fn encode(&self, fields: &Fields<'_>, row: &mut EncodedRow) -> Result<(), FieldFault> {
+    pub fn encode(
+        &self,
+        fields: &RecordFields<'_>,
+        row: &mut EncodedRow,
+    ) -> Result<(), FieldFault> {
         row.clear();
         if fields.len() != self.fields.len() {
             return Err(FieldFault::Count { found: fields.len(), expected: self.fields.len() });
@@ -173,7 +177,7 @@ impl RowEncoder {
         format: TextFormat,
         row: &mut EncodedRow,
     ) -> Result<(), DataError> {
-        let mut fields = Fields::default();
+        let mut fields = RecordFields::default();
         Records::new(text, format).next(&mut fields);
         self.encode(&fields, row).map_err(|fault| {
             let what = fault.describe(&fields, &self.names);

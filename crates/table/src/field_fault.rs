@@ -1,7 +1,7 @@
 //! What can be wrong with a row. A fault is formatted only if the row is not skipped.
 
 use crate::number::NumberFault;
-use crate::records::Fields;
+use crate::records::RecordFields;
 
 /// The most of a field that an error shows, in characters.
 const SHOWN: usize = 40;
@@ -11,7 +11,7 @@ const SHOWN: usize = 40;
 pub enum FieldFault {
     /// The row has another number of fields than the table has columns.
     Count {
-        /// Fields of the row.
+        /// RecordFields of the row.
         found: usize,
         /// Columns of the table.
         expected: usize,
@@ -39,7 +39,7 @@ pub enum FieldFault {
 
 impl FieldFault {
     /// Says what is wrong with a row of these fields, in a table with these columns.
-    pub fn describe(&self, fields: &Fields<'_>, names: &[String]) -> String {
+    pub fn describe(&self, fields: &RecordFields<'_>, names: &[String]) -> String {
         let column = |index: usize| match names.get(index) {
             Some(name) if *name != (index + 1).to_string() => {
                 format!("column {} ({name:?})", index + 1)

@@ -14,7 +14,7 @@ use crate::infer::PlannedColumn;
 use crate::label::{MOST_CLASSES, sorted_classes};
 use crate::missing::{is_missing, trim};
 use crate::number;
-use crate::records::{Fields, Records};
+use crate::records::{RecordFields, Records};
 use crate::stats::{ColumnStats, MOST_COUNTED};
 use crate::table_text::{BlockWork, TableEvent, TableText, long_line};
 use crate::text_format::TextFormat;
@@ -234,7 +234,7 @@ impl BlockWork for FitWork<'_> {
         }
         // Draws differ from block to block, and are the same for equal files.
         let mut draw = hash_bytes(&text[..text.len().min(64)]);
-        let (mut records, mut fields) = (Records::new(text, self.format), Fields::default());
+        let (mut records, mut fields) = (Records::new(text, self.format), RecordFields::default());
         while records.next(&mut fields) {
             draw = draw.wrapping_add(1);
             match self.read_row(&fields, part) {
@@ -251,7 +251,7 @@ impl BlockWork for FitWork<'_> {
 
 impl FitWork<'_> {
     /// Parses the numbers of a row, so that a bad row adds nothing.
-    fn read_row(&self, fields: &Fields<'_>, part: &mut FitPart) -> Result<(), FieldFault> {
+    fn read_row(&self, fields: &RecordFields<'_>, part: &mut FitPart) -> Result<(), FieldFault> {
         let (found, expected) = (fields.len(), self.columns.len());
         if found != expected {
             return Err(FieldFault::Count { found, expected });
@@ -274,7 +274,7 @@ impl FitWork<'_> {
         Ok(())
     }
 
-    fn add_row(&self, fields: &Fields<'_>, draw: u64, part: &mut FitPart) {
+    fn add_row(&self, fields: &RecordFields<'_>, draw: u64, part: &mut FitPart) {
         for (index, stats) in part.stats.iter_mut().enumerate() {
             if let Some(number) = part.numbers[index] {
                 let is_log = self.columns[index].choice == ColumnChoice::Number(ScaleChoice::Log);

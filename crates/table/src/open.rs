@@ -19,12 +19,13 @@ use serde::{Deserialize, Serialize};
 use crate::column::{ColumnChoice, ColumnSpec};
 use crate::featurizer::{Cross, Featurizer};
 use crate::fit::Fit;
+use crate::format_choice::FormatChoice;
 use crate::infer::{ColumnPlanner, PlannedColumn};
 use crate::sample::TableSample;
 use crate::table_file::{TableContent, open_table_file};
 use crate::table_reader::TableReader;
 use crate::table_text::TableText;
-use crate::text_format::{FormatChoice, TextFormat};
+use crate::text_format::TextFormat;
 
 /// The extension of a cached featuriser, beside the rows.
 const CACHED: &str = "paceline-columns";

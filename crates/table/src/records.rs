@@ -5,7 +5,7 @@
 //! delimiters and line ends are text. What follows a closing quote belongs to the field. This is
 //! how the crate `csv` reads, and tests compare with it.
 //!
-//! Fields are slices of the block. Only the fields of a record with quotes are copied.
+//! RecordFields are slices of the block. Only the fields of a record with quotes are copied.
 
 use memchr::{memchr, memchr2, memrchr};
 
@@ -15,7 +15,7 @@ const QUOTE: u8 = b'"';
 
 /// The fields of one record, reused from record to record.
 #[derive(Debug, Default)]
-pub struct Fields<'a> {
+pub struct RecordFields<'a> {
     /// The record, if its fields are slices of it.
     record: &'a [u8],
     /// The text of the fields of a record with quotes.
@@ -25,7 +25,7 @@ pub struct Fields<'a> {
     bounds: Vec<(u32, u32)>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> RecordFields<'a> {
     /// The number of fields.
     #[inline]
     pub fn len(&self) -> usize {
@@ -65,7 +65,7 @@ impl<'a> Fields<'a> {
         (self.record, self.is_unquoted) = (record, false);
         self.bounds.clear();
         let mut start = 0;
-        // Fields are a few bytes long, so a simple loop is fastest.
+        // RecordFields are a few bytes long, so a simple loop is fastest.
         for (at, &byte) in (0u32..).zip(record) {
             if byte == delimiter {
                 self.bounds.push((start, at));
@@ -132,7 +132,7 @@ impl<'a> Records<'a> {
 
     /// Moves to the next record. Returns false at the end.
     #[inline]
-    pub fn next(&mut self, fields: &mut Fields<'a>) -> bool {
+    pub fn next(&mut self, fields: &mut RecordFields<'a>) -> bool {
         while self.at < self.text.len() {
             let rest = &self.text[self.at..];
             self.started = self.at;
@@ -237,7 +237,7 @@ mod tests {
     const COMMAS: TextFormat = TextFormat { delimiter: b',', quotes: true, header: false };
 
     fn read(text: &[u8], format: TextFormat) -> Vec<Vec<Vec<u8>>> {
-        let (mut records, mut fields) = (Records::new(text, format), Fields::default());
+        let (mut records, mut fields) = (Records::new(text, format), RecordFields::default());
         let mut found = Vec::new();
         while records.next(&mut fields) {
             found.push(fields.iter().map(<[u8]>::to_vec).collect());

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::missing::{is_missing, trim};
 use crate::number;
-use crate::records::{Fields, Records};
+use crate::records::{RecordFields, Records};
 use crate::text_format::TextFormat;
 
 /// The most rows of a sample.
@@ -47,7 +47,7 @@ impl TableSample {
     pub(crate) fn of_text(text: &[u8], format: TextFormat, columns: usize) -> Self {
         let empty = ColumnSample { all_differ: true, ..ColumnSample::default() };
         let mut sample = TableSample { rows: 0, columns: vec![empty; columns] };
-        let (mut records, mut fields) = (Records::new(text, format), Fields::default());
+        let (mut records, mut fields) = (Records::new(text, format), RecordFields::default());
         while sample.rows < MOST_ROWS && records.next(&mut fields) {
             if fields.len() == columns {
                 sample.rows += 1;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use paceline_data::{DataError, unpack};
 
+use crate::format_choice::FormatChoice;
 use crate::table_text::TableText;
-use crate::text_format::FormatChoice;
 
 /// Opens a table. `content` is the file, unpacked; a Parquet file is opened again by its path.
 pub(crate) fn open_table_file<'s>(

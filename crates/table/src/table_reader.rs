@@ -10,10 +10,11 @@ use sha2::{Digest as _, Sha256};
 use crate::encoded_row::EncodedRow;
 use crate::encoder::RowEncoder;
 use crate::featurizer::Featurizer;
-use crate::records::{Fields, Records};
+use crate::format_choice::FormatChoice;
+use crate::records::{RecordFields, Records};
 use crate::table_file::{TableContent, open_table_file};
 use crate::table_text::{BlockWork, TableEvent, long_line};
-use crate::text_format::{FormatChoice, TextFormat};
+use crate::text_format::TextFormat;
 
 /// Reads the rows of a featuriser's tables.
 pub(crate) struct TableReader<'a> {
@@ -118,7 +119,7 @@ impl BlockWork for EncodeWork<'_> {
 
     fn parse(&self, text: &[u8], block: &mut EncodedBlock) {
         block.clear();
-        let (mut records, mut fields) = (Records::new(text, self.format), Fields::default());
+        let (mut records, mut fields) = (Records::new(text, self.format), RecordFields::default());
         while records.next(&mut fields) {
             match self.encoder.encode(&fields, &mut block.row) {
                 Ok(()) => block.push_row(),

@@ -10,9 +10,10 @@ use paceline_data::DataError;
 use paceline_data::sniff::{FileKind, SNIFF_BYTES, sniff};
 use paceline_data::sparse::MAX_LINE_BYTES;
 
-use crate::blocks::{Block, BlockReader, NextBlock};
-use crate::records::{Fields, Records};
-use crate::text_format::{FormatChoice, TextFormat};
+use crate::blocks::{Block, NextBlock, TableBlocks};
+use crate::format_choice::FormatChoice;
+use crate::records::{RecordFields, Records};
+use crate::text_format::TextFormat;
 
 /// The most threads that parse.
 const MOST_THREADS: usize = 16;
@@ -28,7 +29,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// An opened table: its format and the names of its columns are known.
 pub(crate) struct TableText<'s> {
     path: &'s Path,
-    blocks: BlockReader<'s>,
+    blocks: TableBlocks<'s>,
     /// The first block, until it is taken.
     first: Option<Block>,
     /// The line at which the first block begins, from 1.
@@ -70,7 +71,7 @@ impl<'s> TableText<'s> {
         choice: &FormatChoice,
     ) -> Result<Self, DataError> {
         let guess = TextFormat { quotes: !choice.without_quotes, ..TextFormat::default() };
-        let mut blocks = BlockReader::new(source, guess);
+        let mut blocks = TableBlocks::new(source, guess);
         let text = blocks.peek().map_err(DataError::io("read", path))?;
         check_is_text(path, text)?;
         if text.starts_with(BYTE_ORDER_MARK) {
@@ -101,7 +102,7 @@ impl<'s> TableText<'s> {
 
     fn read_names(&mut self, first: &mut Block) -> Result<(), DataError> {
         let (mut records, mut fields) =
-            (Records::new(first.text(), self.blocks.format), Fields::default());
+            (Records::new(first.text(), self.blocks.format), RecordFields::default());
         if !records.next(&mut fields) {
             return Ok(());
         }
@@ -317,7 +318,7 @@ impl RowCounter {
         if self.unit == RowUnit::Lines {
             return memchr_iter(b'\n', text).count() as u64;
         }
-        let (mut records, mut fields) = (Records::new(text, self.format), Fields::default());
+        let (mut records, mut fields) = (Records::new(text, self.format), RecordFields::default());
         let mut rows = 0;
         while records.next(&mut fields) {
             rows += 1;
