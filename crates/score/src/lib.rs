@@ -62,6 +62,7 @@ mod scorer;
 mod scoring;
 mod table_featurizer;
 mod text_chunks;
+mod text_rows;
 mod text_scorer;
 mod trained_model;
 

@@ -33,8 +33,18 @@ pub struct Scorer {
     scores: Vec<f32>,
 }
 
+impl TrainedModel {
+    /// A scorer, for one thread.
+    ///
+    /// # Errors
+    /// If the model cannot be built.
+    pub fn scorer(&self) -> Result<Scorer, ScoreError> {
+        Scorer::new(self)
+    }
+}
+
 impl Scorer {
-    pub(crate) fn new(trained: &TrainedModel) -> Result<Self, ScoreError> {
+    fn new(trained: &TrainedModel) -> Result<Self, ScoreError> {
         let model: Option<Box<dyn Model>> = match (&trained.description().form, trained) {
             (ModelForm::Logistic { .. }, _) => None,
             (ModelForm::Softmax { inputs, classes }, _) => {

@@ -9,7 +9,7 @@ use paceline_table::{
 
 use crate::error::ScoreError;
 use crate::text_chunks::{TextChunk, TextLayout};
-use crate::text_scorer::{TextFeaturizer, TextRows};
+use crate::text_rows::{TextFeaturizer, TextRows};
 
 /// What some programs write at the start of UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

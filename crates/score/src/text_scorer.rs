@@ -4,36 +4,12 @@ use paceline_data::sparse::{LineParser, MAX_LINE_BYTES, SparseFormat};
 use paceline_record::InputKind;
 
 use crate::error::ScoreError;
-use crate::scored_rows::{BadRow, FeatureBlock, ScoredRows};
+use crate::scored_rows::{FeatureBlock, ScoredRows};
 use crate::scorer::Scorer;
 use crate::table_featurizer::TableFeaturizer;
 use crate::text_chunks::{ChunkFault, TextChunk, lines};
+use crate::text_rows::{TextFeaturizer, TextRows};
 use crate::trained_model::TrainedModel;
-
-/// Turns rows of text into features. Each thread has its own.
-pub(crate) trait TextFeaturizer: Send {
-    /// Appends the rows of a chunk.
-    ///
-    /// # Errors
-    /// If the source cannot be read at all, as a table without a column that the model needs.
-    fn featurize(&mut self, chunk: &TextChunk, rows: &mut TextRows<'_>) -> Result<(), ScoreError>;
-}
-
-/// Where the rows of a chunk go.
-pub(crate) struct TextRows<'a> {
-    pub(crate) block: &'a mut FeatureBlock,
-    /// The line of each row in the block.
-    pub(crate) numbers: &'a mut Vec<u64>,
-    bad: &'a mut Vec<BadRow>,
-}
-
-impl TextRows<'_> {
-    /// Notes a row that cannot be scored.
-    pub(crate) fn push_bad(&mut self, number: u64, what: String) {
-        let before = self.numbers.len();
-        self.bad.push(BadRow { before, name: None, number, what });
-    }
-}
 
 impl TextFeaturizer for LineParser {
     fn featurize(&mut self, chunk: &TextChunk, rows: &mut TextRows<'_>) -> Result<(), ScoreError> {

@@ -8,7 +8,6 @@ use paceline_record::{InputKind, ModelDescription, ModelForm, model_file};
 use paceline_table::Featurizer;
 
 use crate::error::ScoreError;
-use crate::scorer::Scorer;
 
 /// The greatest size of anything in a description. Below it, no product of two overflows.
 const MOST: usize = 1 << 32;
@@ -124,14 +123,6 @@ impl TrainedModel {
     /// The parameters, in the order of the layout.
     pub fn params(&self) -> &Arc<[f32]> {
         &self.params
-    }
-
-    /// A scorer, for one thread.
-    ///
-    /// # Errors
-    /// If the model cannot be built.
-    pub fn scorer(&self) -> Result<Scorer, ScoreError> {
-        Scorer::new(self)
     }
 }
 
