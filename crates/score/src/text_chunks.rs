@@ -340,7 +340,7 @@ mod tests {
             assert_eq!(chunk.first_line, first_line);
             assert!(chunk.bytes.starts_with(format!("{seen},").as_bytes()));
             let lines = memchr_iter(b'\n', &chunk.bytes).count() as u64;
-            assert!(chunk.bytes.ends_with(b"\"\n") && lines % 2 == 0);
+            assert!(chunk.bytes.ends_with(b"\"\n") && lines.is_multiple_of(2));
             (seen, first_line) = (seen + lines / 2, first_line + lines);
         }
         assert_eq!(seen, 40_000);

@@ -1,6 +1,8 @@
 //! Scores have the bits that a test while training judges, for every model: whatever the threads
 //! and the blocks of the trainer, and if examples are scored one by one.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
+
 use std::path::Path;
 
 use paceline_data::{Digits, Images, Patches};

@@ -153,9 +153,7 @@ impl ColumnText {
         let present = self.present;
         let whole = |text: &mut Vec<u8>, value: i64| put_whole(text, value, scale);
         match &mut self.reader {
-            ColumnReader::BoolColumnReader(reader) => {
-                cells.fill(reader, rows, present, |text, value| put(text, value))
-            }
+            ColumnReader::BoolColumnReader(reader) => cells.fill(reader, rows, present, put),
             ColumnReader::Int32ColumnReader(reader) => {
                 cells.fill(reader, rows, present, |text, value| whole(text, (*value).into()))
             }
@@ -165,12 +163,8 @@ impl ColumnText {
             ColumnReader::Int96ColumnReader(reader) => {
                 cells.fill(reader, rows, present, |text, value| put(text, &value.to_millis()))
             }
-            ColumnReader::FloatColumnReader(reader) => {
-                cells.fill(reader, rows, present, |text, value| put(text, value))
-            }
-            ColumnReader::DoubleColumnReader(reader) => {
-                cells.fill(reader, rows, present, |text, value| put(text, value))
-            }
+            ColumnReader::FloatColumnReader(reader) => cells.fill(reader, rows, present, put),
+            ColumnReader::DoubleColumnReader(reader) => cells.fill(reader, rows, present, put),
             ColumnReader::ByteArrayColumnReader(reader) => {
                 cells.fill(reader, rows, present, |text, value| text.extend(value.data()))
             }

@@ -184,7 +184,7 @@ impl<'s> TableText<'s> {
     pub(crate) fn parse_all<W: BlockWork>(
         mut self,
         work: &W,
-        take: &mut dyn FnMut(TableEvent<'_, W::Part>) -> Result<(), DataError>,
+        take: &mut TakeEvent<'_, W::Part>,
     ) -> Result<(), DataError> {
         let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
         thread::scope(|scope| {
@@ -298,6 +298,9 @@ impl RowErrors<'_> {
     }
 }
 
+/// Takes what a table has, in the order of the file.
+type TakeEvent<'a, P> = dyn FnMut(TableEvent<'_, P>) -> Result<(), DataError> + 'a;
+
 /// What errors count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowUnit {
@@ -381,7 +384,7 @@ fn receive<P>(
     threads: &[ParserThread<P>],
     number: usize,
     line: &mut u64,
-    take: &mut dyn FnMut(TableEvent<'_, P>) -> Result<(), DataError>,
+    take: &mut TakeEvent<'_, P>,
 ) -> Result<BlockTask<P>, DataError> {
     // Blocks go to the threads in turn; the first ones start the threads.
     let thread = &threads[number % threads.len()];
