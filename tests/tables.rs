@@ -79,7 +79,7 @@ fn every_mode_and_every_model_learns_a_table() {
                 continue; // It is for dense models.
             }
             let sandbox = sandbox();
-            let settings = [model, "data.path=people.csv", "train.stop={epochs=4}"];
+            let settings = [model, "data.path=people.csv", "train.stop={epochs=8}"];
             let run = match mode {
                 "single" => sandbox.train("run", &settings),
                 _ => sandbox.train_cluster("run", mode, &settings),

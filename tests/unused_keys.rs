@@ -16,15 +16,19 @@ fn a_path_without_its_kind_does_not_train_on_generated_digits() {
     let sandbox = Sandbox::new();
     sandbox.write("people.csv", "age,income\n1,2\n");
     let printed = sandbox.fails(2, &["train", "--set", "data.path=people.csv"]);
+    assert_says(&printed, &["no column is the label", "data.columns.NAME = \"label\""]);
+    assert_eq!(sandbox.tree(), ["people.csv"]);
+    sandbox.write("people", "age,income\n1,2\n");
+    let printed = sandbox.fails(2, &["train", "--set", "data.path=people"]);
     assert_says(
         &printed,
         &[
-            "error: --set data.path=people.csv: data.path applies only with data.kind = ",
+            "error: --set data.path=people: data.path applies only with data.kind = ",
             "\"libsvm\"",
             ", but data.kind is \"digits\" (default of the built-in job); set data.kind too",
         ],
     );
-    assert_eq!(sandbox.tree(), ["people.csv"]);
+    assert_eq!(sandbox.tree(), ["people", "people.csv"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::segment::SegmentHeader;
 use super::stream::ReadStop;
@@ -17,6 +17,8 @@ use crate::error::DataError;
 
 /// How many blocks are under way for each thread.
 const BLOCKS_PER_THREAD: usize = 2;
+/// How long an interrupted conversion waits for the segments under way.
+const KEEP_WITHIN: Duration = Duration::from_secs(1);
 
 /// How often a waiting pipeline calls [`SegmentSink::wait`].
 const POLL: Duration = Duration::from_millis(100);
@@ -95,6 +97,9 @@ pub(super) fn with_pipeline<B: Send + Default, M: SegmentMaker<B>>(
             taken: 0,
         };
         let ended = body(&mut pipeline).and_then(|()| pipeline.drain(0));
+        if let Err(ReadStop::Error(DataError::Interrupted)) = ended {
+            pipeline.keep_under_way();
+        }
         stop.store(true, Ordering::Relaxed);
         ended
     })
@@ -159,14 +164,35 @@ impl<B: Default> Pipeline<'_, '_, B> {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(DataError::Interrupted.into()),
             }
-            while let Some(mut job) = self.pending.remove(&self.taken) {
-                if let Some(made) = job.made.take() {
-                    self.sink.take(&made?, &job.segment)?;
-                }
-                self.taken += 1;
-                self.free.push(job);
-            }
+            self.take_ready()?;
         }
         Ok(())
+    }
+
+    /// Takes the finished segments that are next.
+    fn take_ready(&mut self) -> Result<(), ReadStop> {
+        while let Some(mut job) = self.pending.remove(&self.taken) {
+            if let Some(made) = job.made.take() {
+                self.sink.take(&made?, &job.segment)?;
+            }
+            self.taken += 1;
+            self.free.push(job);
+        }
+        Ok(())
+    }
+
+    /// After an interruption: takes the segments under way, so that they need not be made again.
+    fn keep_under_way(&mut self) {
+        let until = Instant::now() + KEEP_WITHIN;
+        while self.submitted > self.taken {
+            let Ok(job) = self.done.recv_timeout(until.saturating_duration_since(Instant::now()))
+            else {
+                return;
+            };
+            self.pending.insert(job.sequence, job);
+            if self.take_ready().is_err() {
+                return;
+            }
+        }
     }
 }
