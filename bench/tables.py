@@ -2,7 +2,8 @@
 """Compares how fast a table is read with pandas and polars, alternating.
 
 Generates clicks in the shape of Criteo's logs as a CSV file with a header: a label, 13 counts and
-26 categories. Paceline reads it into cached rows, which is the time of a run of one step less that of
+26 categories. Paceline reads it into cached rows, which is the time of a run of one step less
+that of
 the same run with the rows in the cache. pandas (its C reader) and polars read it into memory.
 
 With --people FILE TEST it prints the log loss of scikit-learn on such tables instead

@@ -73,7 +73,7 @@ fn a_worker_that_dies_between_two_layers_over_a_server_does_not_change_the_bits(
 fn workers_that_are_killed_in_the_middle_of_overlapping_steps_do_not_change_the_bits() {
     for (mode, more) in [("mirrored", "cluster.factors=never"), ("sync", "cluster.servers=2")] {
         let sandbox = Sandbox::new();
-        let settings = [&LARGE[..], &[more, "train.stop={steps=900}"]].concat();
+        let settings = [&LARGE[..], &[more, "train.stop={steps=400}"]].concat();
         let mut launched = sandbox.launch("run", mode, &settings);
         launched.wait_for_steps();
         for task in ["worker:1", "worker:0"] {
@@ -81,7 +81,7 @@ fn workers_that_are_killed_in_the_middle_of_overlapping_steps_do_not_change_the_
         }
         let output = launched.finish();
         assert_eq!(output.code, Some(0), "{output:?}");
-        let undisturbed = [&LARGE[..5], &[more, "train.stop={steps=900}"]].concat();
+        let undisturbed = [&LARGE[..5], &[more, "train.stop={steps=400}"]].concat();
         let undisturbed = sandbox.train_cluster("undisturbed", mode, &undisturbed);
         assert!(sandbox.run_folder("run").model() == undisturbed.model(), "{mode}: bytes differ");
     }

@@ -25,7 +25,7 @@ fn a_path_without_its_kind_does_not_train_on_generated_digits() {
         &[
             "error: --set data.path=people: data.path applies only with data.kind = ",
             "\"libsvm\"",
-            ", but data.kind is \"digits\" (default of the built-in job); set data.kind too",
+            ", but data.kind is \"digits\" (default); set data.kind too",
         ],
     );
     assert_eq!(sandbox.tree(), ["people", "people.csv"]);

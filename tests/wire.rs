@@ -110,7 +110,7 @@ fn mirrored_ends_with_the_same_bits_when_a_worker_dies() {
         ("cluster.workers=3", "worker:0", "cluster.factors=always"),
     ] {
         let sandbox = Sandbox::new();
-        let settings = [&LENET[..], &[workers, more, "train.stop={steps=2000}"]].concat();
+        let settings = [&LENET[..], &[workers, more, "train.stop={steps=600}"]].concat();
         let waiting = [&settings[..], &["cluster.on_worker_loss=wait"]].concat();
         let mut launched = sandbox.launch("run", "mirrored", &waiting);
         launched.wait_for_steps();

@@ -22,12 +22,21 @@ const LICENCES: &[&str] = &[
     "CDLA-Permissive-2.0",
     "0BSD",
     "BSL-1.0",
+    "CC0-1.0",
     "Unlicense",
 ];
 
 /// Packages that may be there in several versions, because our dependencies disagree on them.
-const SEVERAL_VERSIONS: &[&str] =
-    &["getrandom", "hashbrown", "miniz_oxide", "syn", "thiserror", "thiserror-impl", "windows-sys"];
+const SEVERAL_VERSIONS: &[&str] = &[
+    "getrandom",
+    "hashbrown",
+    "miniz_oxide",
+    "r-efi",
+    "syn",
+    "thiserror",
+    "thiserror-impl",
+    "windows-sys",
+];
 
 pub(crate) fn check(root: &Path) -> ChoreResult {
     let metadata = metadata(&[])?;
