@@ -6,7 +6,7 @@ use crate::examples::Examples;
 
 /// A training set, the test set that goes with it, and where both came from.
 ///
-/// `T` is the kind of data: [`Images`](crate::Images), [`Pictures`](crate::Pictures),
+/// `T` is the kind of data: [`Images`](crate::Images),
 /// [`SparseRows`](crate::SparseRows), [`InMemoryExamples`](crate::InMemoryExamples), or a type of
 /// your own that implements [`Examples`].
 ///

@@ -3,7 +3,7 @@
 //! A convolution of N outputs by T taps, N + T = 7, takes six products instead of N * T: of the
 //! six transformed values, with the six transformed taps; a last transform turns the products
 //! into the outputs. The products are the values of two polynomials at six points, whose
-//! product the last transform interpolates. The points are 0, ±[`NEAR`], ±[`FAR`] and infinity.
+//! product the last transform interpolates. The points are 0, ±`NEAR`, ±`FAR` and infinity.
 //! Sums of products over channels, or over tiles, are taken before the last transform.
 
 use pulp::Simd;

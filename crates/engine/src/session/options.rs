@@ -62,16 +62,16 @@ impl Session {
         self
     }
 
-    /// Compares tests by this metric for [`Stop::patience`] and [`keep_best`](Self::keep_best); by
-    /// their loss unless this is called.
+    /// Compares tests by this metric for [`Stop::patience`](crate::Stop::patience) and
+    /// [`keep_best`](Self::keep_best); by their loss unless this is called.
     #[must_use]
     pub fn metric(mut self, metric: TestMetric) -> Self {
         self.settings.best.metric = metric;
         self
     }
 
-    /// The least gain over the best test before that counts for [`Stop::patience`]; any gain
-    /// unless this is called.
+    /// The least gain over the best test before that counts for
+    /// [`Stop::patience`](crate::Stop::patience); any gain unless this is called.
     #[must_use]
     pub fn min_gain(mut self, min_gain: f64) -> Self {
         self.settings.best.min_gain = min_gain;
@@ -79,7 +79,8 @@ impl Session {
     }
 
     /// Keeps the parameters of the best test beside the final ones, in
-    /// [`SessionReport::best_params`] and in the run directory if there is one.
+    /// [`SessionReport::best_params`](crate::SessionReport::best_params) and in the run directory
+    /// if there is one.
     ///
     /// ```
     /// use paceline_data::Digits;
