@@ -132,6 +132,8 @@ impl ColumnPlanner<'_> {
             free(*place)
                 && sample.missing == 0
                 && (2..=MOST_GUESSED_CLASSES).contains(&sample.values.len())
+                // Of three rows with three values, none says what a class is.
+                && (sample.values.len() == 2 || !sample.all_differ)
         };
         let ends = [self.names.len().saturating_sub(1), 0];
         if let Some(place) = ends.into_iter().find(fits) {
