@@ -144,8 +144,8 @@ impl KeyCode {
             }
             bit += usize::from(step.bits);
         }
-        // The widths of tags that no entry has do not count.
-        bit - unused * usize::from(self.widths[0])
+        // The widths of tags that no entry has do not count. Damaged bytes may have others there.
+        bit.saturating_sub(unused * usize::from(self.widths[0]))
     }
 }
 

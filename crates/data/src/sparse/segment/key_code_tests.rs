@@ -52,6 +52,15 @@ proptest! {
 }
 
 #[test]
+fn tags_of_no_entry_may_be_damaged() {
+    // One entry; the three tags after it are narrower than those that the encoder writes there.
+    let code = KeyCode::new(&[3, 5, 8], [32, 1, 1, 1]).unwrap();
+    let mut row = CodedRow::default();
+    code.decode(&[0b11, 0b0101_0101, 0, 0], &mut row.0, &mut row.1);
+    assert_eq!(row.0.len(), 1);
+}
+
+#[test]
 fn popular_keys_take_little_space() {
     // Rows of 40 keys, all among 400 popular ones: 2 + about 4 bits each instead of 32.
     let rows: Vec<Vec<u32>> =
