@@ -53,13 +53,7 @@ fn a_run_with_factors_ends_with_the_same_bits_whichever_worker_is_killed() {
 fn a_run_with_factors_continues_from_a_checkpoint_with_the_same_bits() {
     let sandbox = Sandbox::new();
     let settings = [&LENET[..], &[FACTORS, "train.optimizer.kind=momentum"]].concat();
-    let steps = |stop| [&settings[..], &["checkpoint.every_steps=10", stop]].concat();
-    let whole = sandbox.train_cluster("whole", "mirrored", &steps("train.stop={steps=40}"));
-    sandbox.train_cluster("cut", "mirrored", &steps("train.stop={steps=25}"));
-    let run = sandbox.path("cut");
-    let run = run.to_str().unwrap();
-    sandbox.ok(&["train", "--resume", run, "--set", "train.stop={steps=40}", "--quiet"]);
-    assert!(whole.model() == sandbox.run_folder("cut").model(), "the bytes differ");
+    sandbox.resumes_with_the_same_bits("mirrored", &settings);
 }
 
 #[test]

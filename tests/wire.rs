@@ -127,14 +127,7 @@ fn mirrored_ends_with_the_same_bits_when_a_worker_dies() {
 fn a_rounded_mirrored_run_continues_from_a_checkpoint_with_the_same_bits() {
     for more in [&["cluster.workers=3"][..], &["cluster.workers=2", "cluster.factors=always"]] {
         let sandbox = Sandbox::new();
-        let settings = [&LENET[..], more, &["checkpoint.every_steps=10"]].concat();
-        let until = |stop| [&settings[..], &[stop]].concat();
-        let whole = sandbox.train_cluster("whole", "mirrored", &until("train.stop={steps=40}"));
-        sandbox.train_cluster("cut", "mirrored", &until("train.stop={steps=25}"));
-        let run = sandbox.path("cut");
-        let run = run.to_str().unwrap();
-        sandbox.ok(&["train", "--resume", run, "--set", "train.stop={steps=40}", "--quiet"]);
-        assert!(whole.model() == sandbox.run_folder("cut").model(), "{more:?}: the bytes differ");
+        sandbox.resumes_with_the_same_bits("mirrored", &[&LENET[..], more].concat());
     }
 }
 

@@ -126,6 +126,17 @@ impl Sandbox {
         self.run_folder(name)
     }
 
+    /// Checks that a run of 40 steps, and one that stops after 25 and is resumed, have equal bits.
+    pub(crate) fn resumes_with_the_same_bits(&self, mode: &str, settings: &[&str]) {
+        let until = |stop| [settings, &["checkpoint.every_steps=10", stop]].concat();
+        let whole = self.train_cluster("whole", mode, &until("train.stop={steps=40}"));
+        self.train_cluster("cut", mode, &until("train.stop={steps=25}"));
+        let run = self.path("cut");
+        let run = run.to_str().unwrap();
+        self.ok(&["train", "--resume", run, "--set", "train.stop={steps=40}", "--quiet"]);
+        assert!(whole.model() == self.run_folder("cut").model(), "{settings:?}: the bytes differ");
+    }
+
     pub(crate) fn run_folder(&self, name: &str) -> RunFolder {
         RunFolder { path: self.path(name) }
     }

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use paceline_data::sparse::put_decimal;
+
 use crate::answer::AnswerValue;
 
 /// The format of predictions.
@@ -119,7 +121,7 @@ impl OutputRows {
         for (before, id) in self.before.iter().zip(ids) {
             out.extend_from_slice(before);
             match *id {
-                IdValue::Number(number) => put_whole(number, out),
+                IdValue::Number(number) => put_decimal(number, out),
                 IdValue::Text(text) => write_text(self.format, text, out),
             }
         }
@@ -140,20 +142,6 @@ impl OutputRows {
             out.push(b'}');
         }
         out.push(b'\n');
-    }
-}
-
-/// Appends a whole number.
-fn put_whole(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return out.extend_from_slice(&digits[at..]);
-        }
     }
 }
 

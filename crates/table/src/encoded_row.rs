@@ -1,5 +1,7 @@
 //! One row as keys and values.
 
+use paceline_data::sparse::KeyOrder;
+
 /// One row as a model takes it; its memory is used again from row to row.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedRow {
@@ -11,9 +13,7 @@ pub struct EncodedRow {
     pub keys: Vec<u32>,
     /// The values of the features.
     pub values: Vec<f32>,
-    /// Scratch space for sorting: a key in the high half, its index in the low half.
-    order: Vec<u64>,
-    sorted: Vec<f32>,
+    order: KeyOrder,
     /// Scratch space for the hashes of crossed columns.
     pub(crate) cross_hashes: Vec<u64>,
     /// Scratch space for a word in lower case.
@@ -44,31 +44,7 @@ impl EncodedRow {
     /// Sorts the keys and adds up the values of repeated ones.
     #[inline]
     pub(crate) fn finish(&mut self) {
-        // Without an early exit, the compiler vectorises this loop.
-        let pairs = self.keys.iter().zip(self.keys.iter().skip(1));
-        if !pairs.fold(true, |rising, (a, b)| rising & (a < b)) {
-            self.sort_and_sum();
-        }
-    }
-
-    fn sort_and_sum(&mut self) {
-        let indices = self.keys.iter().zip(0u64..);
-        self.order.clear();
-        self.order.extend(indices.map(|(&key, index)| u64::from(key) << 32 | index));
-        self.order.sort_unstable();
-        self.keys.clear();
-        self.sorted.clear();
-        for &entry in &self.order {
-            let (key, value) = ((entry >> 32) as u32, self.values[entry as u32 as usize]);
-            match (self.keys.last(), self.sorted.last_mut()) {
-                (Some(&last), Some(sum)) if last == key => *sum += value,
-                _ => {
-                    self.keys.push(key);
-                    self.sorted.push(value);
-                }
-            }
-        }
-        std::mem::swap(&mut self.values, &mut self.sorted);
+        self.order.sort(&mut self.keys, &mut self.values);
     }
 
     /// Writes the row as a vector with a number for each feature.

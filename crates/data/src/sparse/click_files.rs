@@ -17,6 +17,7 @@ use super::clicks::{ClickRow, Clicks};
 use super::criteo::{COUNTS, bucket};
 use super::example;
 use super::format::SparseFormat;
+use super::number::put_decimal;
 use crate::cache_dir::unfinished;
 use crate::error::DataError;
 use crate::random::mix;
@@ -114,25 +115,25 @@ pub fn write_clicks_file(
 }
 
 fn libsvm(row: &ClickRow, out: &mut Vec<u8>) {
-    number(row.label, out);
+    put_decimal(row.label.into(), out);
     for &key in &row.keys {
         out.push(b' ');
         // Indices count from 1 in LIBSVM's files.
-        number(key + 1, out);
+        put_decimal(u64::from(key) + 1, out);
         out.extend_from_slice(b":1");
     }
     out.push(b'\n');
 }
 
 fn criteo(row: &ClickRow, counts: &[Option<u32>], out: &mut Vec<u8>) {
-    number(row.label, out);
+    put_decimal(row.label.into(), out);
     for (field, &rank) in row.ranks.iter().enumerate() {
         out.push(b'\t');
         if field >= COUNTS {
             let category = mix((field as u64) << 40 | u64::from(rank)) as u32;
             out.extend((0..8).rev().map(|digit| HEX[(category >> (4 * digit)) as usize & 15]));
         } else if let Some(count) = counts.get(rank as usize).copied().flatten() {
-            number(count, out);
+            put_decimal(count.into(), out);
         }
     }
     out.push(b'\n');
@@ -151,18 +152,4 @@ fn representatives() -> Vec<Option<u32>> {
         count += 1;
     }
     counts
-}
-
-/// Appends a number in decimal.
-fn number(mut number: u32, out: &mut Vec<u8>) {
-    let mut digits = [0; 10];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return out.extend_from_slice(&digits[at..]);
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::row::SparseRow;
 
-/// A segment ends after so many entries or rows, if not with a block of input.
+/// The entries and the rows after which a segment ends, if not with a block of input.
 const FULL_ENTRIES: usize = 1 << 20;
 const FULL_ROWS: usize = 1 << 16;
 

@@ -37,6 +37,7 @@ mod example;
 mod files;
 mod format;
 mod held_rows;
+mod key_order;
 mod label_rule;
 mod libsvm;
 mod limits;
@@ -62,10 +63,11 @@ pub use dense_rows::{DenseRows, MAX_DENSE_FEATURES};
 pub use example::FeatureNames;
 pub use files::{expand as source_files, identity as files_identity};
 pub use format::SparseFormat;
+pub use key_order::KeyOrder;
 pub use label_rule::LabelRule;
 pub use limits::{MAX_FEATURES, MAX_LINE_BYTES, MAX_RECORD_BYTES, MAX_ROW_ENTRIES, MAX_ROWS};
 pub use line_parser::{LineParser, ParsedRow};
-pub use number::float as parse_float;
+pub use number::{float as parse_float, put_decimal};
 pub use open::{
     is_row_cache, open_row_cache, open_rows, open_sparse, row_cache_dir, row_cache_path,
 };

@@ -71,6 +71,20 @@ fn short_decimal(text: &[u8]) -> Option<f32> {
     Some(if negative { -value } else { value })
 }
 
+/// Appends a whole number in decimal.
+pub fn put_decimal(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return out.extend_from_slice(&digits[at..]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -4,6 +4,7 @@
 //! all later code relies on: keys rise, the values of a repeated key are added up, every value is
 //! finite and every key is below the limit.
 
+use super::key_order::KeyOrder;
 use super::label_rule::LabelRule;
 use super::limits::MAX_ROW_ENTRIES;
 use super::row_fault::RowFault;
@@ -62,9 +63,7 @@ pub(crate) struct RowBuffer {
     pub(crate) keys: Vec<u32>,
     /// A value for each key; none in rows that [`finish_ones`](Self::finish_ones) completes.
     pub(crate) values: Vec<f32>,
-    /// Scratch space for sorting: a key in the high half, its index in the low half.
-    order: Vec<u64>,
-    sorted: Vec<f32>,
+    order: KeyOrder,
 }
 
 impl RowBuffer {
@@ -111,11 +110,7 @@ impl RowBuffer {
         if indices != values {
             return Err(RowFault::Lengths { indices, values });
         }
-        // Without an early exit, the compiler vectorises this loop.
-        let pairs = self.keys.iter().zip(self.keys.iter().skip(1));
-        if !pairs.fold(true, |rising, (a, b)| rising & (a < b)) {
-            self.sort_and_sum();
-        }
+        self.order.sort(&mut self.keys, &mut self.values);
         if let Some(&greatest) = self.keys.last()
             && greatest as usize >= features
         {
@@ -128,26 +123,6 @@ impl RowBuffer {
             return Err(RowFault::NotFinite);
         }
         Ok(SparseRow { label: self.label, weight: 1.0, keys: &self.keys, values: &self.values })
-    }
-
-    fn sort_and_sum(&mut self) {
-        self.order.clear();
-        let indices = self.keys.iter().zip(0u64..);
-        self.order.extend(indices.map(|(&key, index)| u64::from(key) << 32 | index));
-        self.order.sort_unstable();
-        self.keys.clear();
-        self.sorted.clear();
-        for &entry in &self.order {
-            let (key, value) = ((entry >> 32) as u32, self.values[entry as u32 as usize]);
-            match (self.keys.last(), self.sorted.last_mut()) {
-                (Some(&last), Some(sum)) if last == key => *sum += value,
-                _ => {
-                    self.keys.push(key);
-                    self.sorted.push(value);
-                }
-            }
-        }
-        std::mem::swap(&mut self.values, &mut self.sorted);
     }
 }
 
