@@ -11,6 +11,7 @@
 
 use std::io;
 
+use mio::event::Event;
 use mio::net::TcpStream;
 use paceline_exchange::{CONTROL_BYTES, HEADER_BYTES, Header, ProtocolError};
 
@@ -144,6 +145,14 @@ impl<O, T> FramedConnection<O, T> {
         self.inbound.wake();
     }
 
+    /// An event of the poll concerns this connection.
+    pub(crate) fn wake_by(&mut self, event: &Event) {
+        self.wake();
+        if event.is_read_closed() {
+            self.inbound.expect_end();
+        }
+    }
+
     pub(crate) fn is_readable(&self) -> bool {
         self.is_readable
     }
@@ -275,5 +284,50 @@ impl<O, T> FramedConnection<O, T> {
         };
         self.control.resize(header.len as usize, 0);
         self.inbound.read_payload(&mut self.stream, &mut self.control)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream as StdStream};
+    use std::time::Duration;
+
+    use mio::{Events, Poll, Token};
+    use paceline_exchange::FrameKind;
+
+    use super::*;
+    use crate::socket::BOTH_WAYS;
+
+    /// Both ends of a connection; the poll knows the first.
+    fn connected(poll: &Poll) -> (TcpStream, StdStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = StdStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (own, _) = listener.accept().unwrap();
+        own.set_nonblocking(true).unwrap();
+        let mut own = TcpStream::from_std(own);
+        poll.registry().register(&mut own, Token(0), BOTH_WAYS).unwrap();
+        (own, other)
+    }
+
+    #[test]
+    fn an_end_in_the_middle_of_a_frame_is_noticed_though_one_event_announces_both() {
+        let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(4));
+        let (own, mut other) = connected(&poll);
+        let mut connection = FramedConnection::<(), ()>::new(own);
+        let header = Header::new(FrameKind::Abort, 100);
+        other.write_all(&[&header.encode()[..], &[b'x'; 30]].concat()).unwrap();
+        drop(other);
+        // No event follows the one that says that the other end has closed.
+        let mut is_closed = false;
+        while !is_closed {
+            poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
+            assert!(!events.is_empty(), "the end was not announced");
+            for event in &events {
+                connection.wake_by(event);
+                is_closed |= event.is_read_closed();
+            }
+        }
+        assert!(connection.read_control().is_err(), "the end was not noticed");
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Inbound {
     spill_at: usize,
     /// A read returned less than requested: the socket is empty until [`Inbound::wake`].
     is_drained: bool,
+    /// The other end has closed, so that no event will follow.
+    is_ending: bool,
     received_bytes: u64,
 }
 
@@ -76,6 +78,13 @@ impl Inbound {
     /// The poll says that there may be something to read.
     pub(crate) fn wake(&mut self) {
         self.is_drained = false;
+    }
+
+    /// The poll says that the other end has closed. No event follows this one, so from now on
+    /// everything is read up to the end.
+    pub(crate) fn expect_end(&mut self) {
+        self.is_ending = true;
+        self.wake();
     }
 
     /// Reads until a header is complete, with `guess` as the likely place of its payload.
@@ -168,11 +177,15 @@ impl Inbound {
             Ok(0) => Ok(Some(ReadProgress::Closed)),
             Ok(n) => {
                 self.received_bytes += n as u64;
-                self.is_drained = n < wanted;
+                self.is_drained = n < wanted && !self.is_ending;
                 self.received += n;
                 Ok(None)
             }
-            Err(error) if would_block(&error) => Ok(Some(ReadProgress::Blocked)),
+            Err(error) if would_block(&error) => {
+                // The event was one of an earlier connection to the same peer.
+                self.is_ending = false;
+                Ok(Some(ReadProgress::Blocked))
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
             Err(error) => Err(error),
         }

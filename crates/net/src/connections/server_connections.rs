@@ -353,7 +353,7 @@ impl ServerConnections {
         poll_once(&mut self.poll, &mut self.events, timeout)?;
         for event in &self.events {
             if let Some(peer) = self.peers.get_mut(event.token().0) {
-                peer.wake();
+                peer.wake_by(event);
             }
         }
         Ok(!self.events.is_empty())

@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use mio::event::Event;
 use mio::net::TcpStream;
 use paceline_exchange::{
     Client, ClientEvent, FrameKind, GradientChanges, Header, OutgoingFrame, ReadTarget, Refusal,
@@ -199,6 +200,13 @@ impl ServerPeer {
     pub(super) fn wake(&mut self) {
         if let Some(connection) = &mut self.connection {
             connection.wake();
+        }
+    }
+
+    /// An event of the poll concerns this server.
+    pub(super) fn wake_by(&mut self, event: &Event) {
+        if let Some(connection) = &mut self.connection {
+            connection.wake_by(event);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::Shutdown;
 
+use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Registry, Token};
 use paceline_exchange::{
@@ -48,6 +49,12 @@ impl MeshConnection {
 
     pub(super) fn wake(&mut self) {
         self.frames.wake();
+    }
+
+    /// An event of the poll concerns this connection.
+    pub(super) fn wake_by(&mut self, event: &Event) {
+        self.frames.wake_by(event);
+        self.has_ended |= event.is_read_closed();
     }
 
     /// Whether the socket has taken everything that was sent.

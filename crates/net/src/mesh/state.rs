@@ -143,8 +143,7 @@ impl Mesh {
         for event in &self.events {
             let peer = self.peers.get_mut(event.token().0);
             if let Some(connection) = peer.and_then(|peer| peer.connection.as_mut()) {
-                connection.wake();
-                connection.has_ended |= event.is_read_closed();
+                connection.wake_by(event);
             }
         }
         Ok(!self.events.is_empty())
