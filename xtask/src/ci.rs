@@ -26,9 +26,7 @@ pub(crate) fn ci() -> ChoreResult {
     // Most tests wait for processes rather than work.
     let threads = 2 * std::thread::available_parallelism().map_or(2, usize::from);
     step("tests", || {
-        let mut tests = cargo(&["test", "--workspace", "--locked"]);
-        // A cold build needs neither what would speed up the next one nor line tables.
-        tests.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "false");
+        let mut tests = cargo(&["test", "--profile", "ci", "--workspace", "--locked"]);
         run(tests.env("RUST_TEST_THREADS", threads.to_string()))
     })?;
     println!("ci passed in {:.0} s", start.elapsed().as_secs_f64());
