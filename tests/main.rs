@@ -13,6 +13,7 @@
 
 mod chaos;
 mod cluster;
+mod cut_short;
 mod data;
 mod default_models;
 mod defaults;

@@ -22,6 +22,12 @@ impl StopSource {
         }
     }
 
+    /// Whether the run is about to end because of a signal, as far as this process knows.
+    pub(crate) fn is_run_ending(&self) -> bool {
+        let by_launcher = self.channel.as_ref().is_some_and(LauncherChannel::is_run_ending);
+        by_launcher || self.signal().is_some()
+    }
+
     /// Whether this process should leave the run. A launched task asks its launcher first: a
     /// signal to all tasks is meant for the run, not for each task.
     pub(crate) fn should_leave(&self) -> bool {

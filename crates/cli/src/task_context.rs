@@ -285,6 +285,10 @@ impl TaskContext for ProgramContext {
         self.stop.signal()
     }
 
+    fn is_run_ending(&self) -> bool {
+        self.stop.is_run_ending()
+    }
+
     fn should_leave(&self) -> bool {
         self.stop.should_leave()
     }

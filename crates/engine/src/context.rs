@@ -97,6 +97,12 @@ pub trait TaskContext: Send + Sync + 'static {
         None
     }
 
+    /// Whether the run is about to end because of a signal, as far as this task knows: the
+    /// coordinator decides.
+    fn is_run_ending(&self) -> bool {
+        self.stop_signal().is_some()
+    }
+
     /// Whether this process should leave the run while the others continue.
     fn should_leave(&self) -> bool {
         false

@@ -1,5 +1,7 @@
 //! The training loop of a dense model. (`sparse/worker.rs` has the loop of a sparse one.)
 
+use std::sync::Arc;
+
 use paceline_model::{AlignedBuffer, Layout, Model, OutputMode, StepEvent};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
@@ -11,6 +13,7 @@ use crate::gradient::batch_gradient;
 use crate::link::{DenseLink, PushOutcome};
 use crate::loop_trace::record_event;
 use crate::step_recorder::{StepMade, StepRecorder, WorkDone};
+use crate::step_stop::StepStop;
 use crate::trainer::Trainer;
 
 /// A worker of a dense model.
@@ -21,6 +24,8 @@ pub(crate) struct DenseWorker<'a> {
     pub model: Box<dyn Model>,
     /// Records its steps.
     pub step_recorder: StepRecorder,
+    /// In shared modes: gives up steps in the middle, once the run must end.
+    pub stop: Option<Arc<StepStop>>,
 }
 
 impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
@@ -59,10 +64,12 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                     let (model, step_recorder) = (&mut *self.model, &mut self.step_recorder);
                     let batches = &mut *self.batches;
                     let params = link.params();
-                    // Steps of the other workers wait for a coordinator that abandons one.
-                    let is_alone = link.is_alone();
-                    let is_stopped = || is_interrupted(coordinator.as_deref());
-                    let is_abandoned = || link.is_recalled() || is_alone && is_stopped();
+                    let (stop, is_alone) = (self.stop.as_deref(), link.is_alone());
+                    let is_stopped = || match stop {
+                        Some(stop) => stop.stops_computing(),
+                        None => is_alone && is_interrupted(coordinator.as_deref()),
+                    };
+                    let is_abandoned = || link.is_recalled() || is_stopped();
                     let loss = batch_gradient(
                         model,
                         batches,
@@ -72,9 +79,7 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                         step_recorder,
                         is_abandoned,
                     )?;
-                    let Some(loss) = loss else {
-                        return Ok(Done(self.interrupted_work(coordinator)));
-                    };
+                    let Some(loss) = loss else { return self.cut_short(link, coordinator) };
                     if step_recorder.wants_tensors(step) {
                         step_recorder.record_tensors(step, model.layout(), params, &grad)?;
                     }
@@ -110,8 +115,26 @@ fn is_interrupted(coordinator: Option<&Coordinator<'_>>) -> bool {
 }
 
 impl DenseWorker<'_> {
+    /// Whether the next step is not to be computed, because the run must end.
+    pub(crate) fn stops(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.stops_computing())
+    }
+
+    /// Ends in the middle of a step of which nothing has been sent: because the run must end, or
+    /// because this worker must give its slot back.
+    pub(crate) fn cut_short<L: DenseLink>(
+        &self,
+        link: &mut L,
+        coordinator: Option<&mut Coordinator<'_>>,
+    ) -> Result<LinkOutcome<WorkDone>, TrainError> {
+        if self.stops() {
+            link.cut_short()?;
+        }
+        Ok(Done(self.interrupted_work(coordinator)))
+    }
+
     /// What was done before a step that was abandoned.
-    fn interrupted_work(&self, coordinator: Option<&mut Coordinator<'_>>) -> WorkDone {
+    pub(crate) fn interrupted_work(&self, coordinator: Option<&mut Coordinator<'_>>) -> WorkDone {
         let reason = coordinator.and_then(Coordinator::interrupt);
         WorkDone { reason, ..self.step_recorder.work }
     }

@@ -10,6 +10,7 @@ use paceline_net::{ExchangePhase, LinkObserver};
 use paceline_observe::trace::{APPLY, GradientEvent, Op, PULL, PUSH, SideTrack, Tracer};
 
 use crate::link_observers::{Notify, Peers};
+use crate::step_stop::StepStop;
 
 const PUSH_OP: u32 = 0;
 const PULL_OP: u32 = 1;
@@ -28,6 +29,7 @@ pub(crate) struct ExchangeObserver<'a> {
     /// Set if the step is recorded. Its exchange may end when the next step has begun.
     track: Option<&'a SideTrack>,
     should_halt: Option<&'a (dyn Fn() -> bool + Sync)>,
+    stop: Option<&'a StepStop>,
     /// What the thread does, and since when; `None` while it waits.
     current: Option<(u32, Instant)>,
 }
@@ -35,12 +37,17 @@ pub(crate) struct ExchangeObserver<'a> {
 impl<'a> ExchangeObserver<'a> {
     pub(crate) fn new(notify: Notify<'a>, peers: Peers, track: Option<&'a SideTrack>) -> Self {
         let track = track.filter(|track| track.tracer().is_on());
-        Self { notify, peers, track, should_halt: None, current: None }
+        Self { notify, peers, track, should_halt: None, stop: None, current: None }
     }
 
     /// Ends a wait when this holds.
     pub(crate) fn halted_by(self, should_halt: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
         Self { should_halt, ..self }
+    }
+
+    /// Cuts the step, and the run, when this says so.
+    pub(crate) fn cut_by(self, stop: Option<&'a StepStop>) -> Self {
+        Self { stop, ..self }
     }
 
     /// Ends what the thread does, which was `op` if that is given.
@@ -75,6 +82,14 @@ impl LinkObserver for ExchangeObserver<'_> {
 
     fn should_give_up(&mut self) -> bool {
         self.should_halt.is_some_and(|should_halt| should_halt())
+    }
+
+    fn cuts_short(&mut self) -> bool {
+        self.stop.is_some_and(StepStop::cuts_exchange)
+    }
+
+    fn was_cut_short(&mut self) {
+        self.stop.into_iter().for_each(StepStop::set_cut_short);
     }
 
     fn sending_gradient(&mut self, step: u64) {

@@ -91,6 +91,7 @@ mod sparse;
 mod start_model;
 mod step_pieces;
 mod step_recorder;
+mod step_stop;
 mod stop_reason;
 mod task_place;
 mod test_history;

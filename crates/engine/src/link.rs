@@ -57,6 +57,12 @@ pub(crate) trait Link {
     /// Asks all workers to stop. Only the coordinator does.
     fn request_stop(&mut self, reason: &str) -> Result<(), TrainError>;
 
+    /// Between two steps, after this worker has given up the next one: cuts the run short or, if
+    /// only the coordinator may, waits until it has.
+    fn cut_short(&mut self) -> Result<(), TrainError> {
+        Ok(())
+    }
+
     /// The step a checkpoint requested now would capture.
     fn checkpoint_step(&self) -> u64 {
         self.global_step()

@@ -6,6 +6,7 @@ use paceline_observe::trace::GradientEvent;
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::loop_trace::APPLY_OP;
+use crate::step_stop::StepStop;
 
 /// Receives messages about waits.
 pub(crate) type Notify<'a> = &'a (dyn Fn(&str) + Sync);
@@ -16,6 +17,8 @@ pub(crate) struct StepObserver<'a> {
     pub(crate) notify: Notify<'a>,
     pub(crate) should_halt: Option<&'a (dyn Fn() -> bool + Sync)>,
     pub(crate) peers: Peers,
+    /// Cuts the step, and the run.
+    pub(crate) stop: Option<&'a StepStop>,
 }
 
 /// The servers or workers that gradients travel to, by number.
@@ -48,6 +51,10 @@ impl LinkObserver for StepObserver<'_> {
 
     fn should_give_up(&mut self) -> bool {
         self.should_halt.is_some_and(|should_halt| should_halt())
+    }
+
+    fn cuts_short(&mut self) -> bool {
+        self.stop.is_some_and(StepStop::cuts_exchange)
     }
 
     #[inline]

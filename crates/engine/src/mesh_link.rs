@@ -1,14 +1,17 @@
 //! Parameters that every worker holds itself: mode `mirrored`.
 
+use std::mem;
 use std::net::TcpListener;
+use std::ops::Range;
+use std::sync::Arc;
 
 use paceline_exchange::{
     ChunkMarks, LentState, Replica, ReplicaConfig, SlotMark, StepPiece, WireFormat,
 };
-use paceline_model::{Layout, Model};
+use paceline_model::{AlignedBuffer, Layout, Model};
 use paceline_net::{
-    LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange, PieceOutcome,
-    StepPieces, Traffic,
+    LinkError, LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange,
+    PieceOutcome, StepPieces, Traffic,
 };
 use paceline_observe::trace::SideTrack;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
@@ -24,6 +27,7 @@ use crate::link::{DenseLink, Link, PushOutcome};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
 use crate::settings::{OnWorkerLoss, TrainSettings};
+use crate::step_stop::StepStop;
 use crate::task_place::{TaskPlace, incarnation, pieces_digest};
 
 /// Steps between comparisons of the replicas, if the interval of tests is not fixed.
@@ -39,6 +43,11 @@ pub(crate) struct MeshLink<'a> {
     peers: Peers,
     /// The timeline of exchanges beside the loop, if the task is recorded.
     track: Option<SideTrack>,
+    /// Gives up steps in the middle, once the run must end.
+    step_stop: Option<Arc<StepStop>>,
+    /// If the coordinator keeps the parameters of a step until the next is complete: the memory for
+    /// the next.
+    spare: AlignedBuffer,
 }
 
 /// What a worker's replica starts with.
@@ -55,6 +64,8 @@ pub(crate) struct MeshStart<'a> {
     pub(crate) pieces: Vec<StepPiece>,
     /// The timeline of exchanges beside the loop, if the task is recorded.
     pub(crate) track: Option<SideTrack>,
+    /// Gives up steps in the middle, once the run must end.
+    pub(crate) step_stop: Option<Arc<StepStop>>,
 }
 
 impl MeshStart<'_> {
@@ -140,7 +151,9 @@ impl<'a> MeshLink<'a> {
         let mesh = Mesh::connect(replica, config, start.listener, observer)?;
         let workers = start.place.slots;
         let peers = Peers { count: workers, own: start.place.slot };
-        let mut link = Self { mesh, workers, checkpoints, notify, peers, track: start.track };
+        let MeshStart { track, step_stop, .. } = start;
+        let spare = AlignedBuffer::default();
+        let mut link = Self { mesh, workers, checkpoints, notify, peers, track, step_stop, spare };
         link.checkpoint_if_due();
         Ok(link)
     }
@@ -221,6 +234,15 @@ impl Link for MeshLink<'_> {
         Ok(())
     }
 
+    fn cut_short(&mut self) -> Result<(), TrainError> {
+        if self.peers.own == Some(0) {
+            self.mesh.cut_short();
+            return Ok(());
+        }
+        let observer = &mut self.wait_observer();
+        Ok(self.mesh.wait_for_cut(observer)?)
+    }
+
     fn peek(&mut self, _keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
         Ok(LinkOutcome::Done(self.mesh.params()))
     }
@@ -233,7 +255,10 @@ impl Link for MeshLink<'_> {
     fn leave(&mut self, report: &[u8]) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.wait_observer();
         self.mesh.finish_steps(observer)?;
-        if !self.mesh.is_dismissed() {
+        // If the run was cut short, parts of the step that was given up may be applied here.
+        let has_applied = self.step_stop.as_ref().is_some_and(|stop| stop.has_applied());
+        let is_mixed = self.mesh.is_cut_short() && (self.mesh.is_mixed() || has_applied);
+        if !self.mesh.is_dismissed() && !is_mixed {
             self.take_checkpoint(true);
         }
         self.checkpoints = None;
@@ -269,9 +294,13 @@ impl DenseLink for MeshLink<'_> {
         clock: &mut PhaseClock,
     ) -> Result<LinkOutcome<PushOutcome>, TrainError> {
         let (notify, peers) = (self.notify, self.peers);
-        let observer = &mut StepObserver { clock, notify, peers, should_halt: None };
+        let stop = self.step_stop.as_deref().filter(|_| self.peers.own == Some(0));
+        let observer = &mut StepObserver { clock, notify, peers, should_halt: None, stop };
         let gradient = LocalGradient { examples: examples as u32, values: grad };
-        self.mesh.reduce(Some(gradient), observer)?;
+        match self.mesh.reduce(Some(gradient), observer) {
+            Err(LinkError::CutShort) => return Ok(LinkOutcome::Done(PushOutcome::Dropped)),
+            reduced => reduced?,
+        }
         self.checkpoint_if_due();
         Ok(LinkOutcome::Done(PushOutcome::Applied))
     }
@@ -299,7 +328,19 @@ impl OverlappedLink for MeshLink<'_> {
     }
 
     fn lend(&mut self, examples: Option<u32>) -> LentState {
-        self.mesh.lend(examples)
+        let mut lent = self.mesh.lend(examples);
+        // Its means are applied only when the whole gradient is computed.
+        if self.step_stop.is_some() && self.peers.own == Some(0) && lent.optimizer.is_none() {
+            lent.next = mem::take(&mut self.spare);
+            if lent.next.is_empty() {
+                lent.next = AlignedBuffer::zeros(lent.params.len());
+            }
+        }
+        lent
+    }
+
+    fn updates_in_step(&self) -> Range<usize> {
+        self.mesh.updates_in_step()
     }
 
     fn channel<'a>(&self, memory: StepPieces<'a>) -> PieceChannel<'a> {
@@ -308,15 +349,20 @@ impl OverlappedLink for MeshLink<'_> {
 
     fn exchanger(&mut self) -> Box<dyn Exchanger + '_> {
         let observer = ExchangeObserver::new(self.notify, self.peers, self.track.as_ref());
+        let observer = observer.cut_by(self.step_stop.as_deref());
         Box::new(MeshExchanger { mesh: &mut self.mesh, observer })
     }
 
     fn take_back(
         &mut self,
-        lent: LentState,
+        mut lent: LentState,
         end: ExchangeEnd,
     ) -> Result<LinkOutcome<StepEnd>, TrainError> {
+        self.spare = mem::take(&mut lent.next);
         self.mesh.take_back(lent);
+        if end == ExchangeEnd::CutShort {
+            return Ok(LinkOutcome::Done(StepEnd::GivenUp));
+        }
         if end == ExchangeEnd::Abandoned {
             let before = self.mesh.global_step();
             self.mesh.resume_after_loss(&mut self.wait_observer())?;
@@ -341,6 +387,7 @@ impl Exchanger for MeshExchanger<'_> {
         Ok(match self.mesh.exchange_pieces(pieces, &mut self.observer)? {
             PieceOutcome::Complete => ExchangeEnd::Complete,
             PieceOutcome::Abandoned => ExchangeEnd::Abandoned,
+            PieceOutcome::CutShort => ExchangeEnd::CutShort,
         })
     }
 }

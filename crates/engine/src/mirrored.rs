@@ -15,6 +15,7 @@ use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
 use crate::step_pieces::{ExchangeConditions, step_pieces, travels_in_pieces};
 use crate::step_recorder::StepRecorder;
+use crate::step_stop::{StepStop, StopRole};
 use crate::test_runner::BackgroundEvaluator;
 use crate::train_slot::train_slot;
 use crate::training_task::{TrainingTask, encode_report};
@@ -45,7 +46,11 @@ pub(crate) fn train_replica(
     let dir = task.checkpoints.filter(|_| settings.checkpoint.is_some());
     let from = task.from;
     let track = exchange_track(tracer.as_ref(), model.layout().len());
-    let start = MeshStart { settings, place, listener, checkpoints: dir, from, pieces, track };
+    let role = if slot == 0 { StopRole::Coordinator } else { StopRole::Cautious };
+    let stop = StepStop::new(task.context.clone(), role);
+    let step_stop = Some(stop.clone());
+    let start =
+        MeshStart { settings, place, listener, checkpoints: dir, from, pieces, track, step_stop };
     let range = start.config(model.layout()).shard(model.layout().len());
     let checkpoints = task.checkpoint_writer(model.layout(), shard, range)?;
     let link = MeshLink::connect(start, &*model, checkpoints, &notify, &gives_up);
@@ -59,6 +64,7 @@ pub(crate) fn train_replica(
         step_recorder: StepRecorder::start(recorder, settings, slot),
         tracer: tracer.as_ref(),
         model: is_built.then_some(model),
+        stop: Some(stop),
     };
     let mut worker = workload.dense_worker(settings, config)?;
     if slot > 0 {

@@ -27,6 +27,7 @@
 //!
 //! `overlapped_worker.rs` has the training loop, which is the same for all links.
 
+use std::ops::Range;
 use std::sync::mpsc::Receiver;
 
 use paceline_exchange::{LentState, StepPiece};
@@ -58,6 +59,12 @@ pub(crate) trait OverlappedLink {
     /// and, if this worker makes the updates itself, the optimizer and memory for mean gradients.
     fn lend(&mut self, examples: Option<u32>) -> LentState;
 
+    /// The parameters that the exchange itself updates where they lie, instead of overwriting them
+    /// with what arrives.
+    fn updates_in_step(&self) -> Range<usize> {
+        0..0
+    }
+
     /// Both ends of the step, of which the sender wakes the exchanging thread.
     fn channel<'a>(&self, memory: StepPieces<'a>) -> PieceChannel<'a>;
 
@@ -86,6 +93,8 @@ pub(crate) enum ExchangeEnd {
     Complete,
     /// It was abandoned, because a task was lost or the run went back to a checkpoint.
     Abandoned,
+    /// The run was cut short, and the step was not made.
+    CutShort,
 }
 
 /// What became of a step.
@@ -95,6 +104,8 @@ pub(crate) enum StepEnd {
     Made(PushOutcome),
     /// It has to be made again with the same gradient.
     Again,
+    /// It was given up, and so was the run.
+    GivenUp,
 }
 
 /// Memory for gradients and factors, which is kept from step to step.
@@ -124,6 +135,7 @@ impl StepBuffers {
         &'a mut self,
         pieces: &'a [StepPiece],
         lent: &'a mut LentState,
+        updates_in_step: Range<usize>,
     ) -> (StepPieces<'a>, StepMemoryParts<'a>) {
         let mut memory = StepPieces::new(pieces);
         for (index, slots) in self.peer_factors.iter_mut().enumerate() {
@@ -134,6 +146,8 @@ impl StepBuffers {
         let parts = StepMemoryParts {
             pieces,
             params: split(&mut lent.params, pieces),
+            next: (!lent.next.is_empty()).then(|| split(&mut lent.next, pieces)),
+            updates_in_step,
             means: lent.optimizer.is_some().then(|| split(&mut lent.mean, pieces)),
             optimizer: lent.optimizer.as_mut(),
             gradient: split(&mut self.gradient, pieces),
@@ -158,6 +172,10 @@ fn split<'a>(whole: &'a mut [f32], pieces: &[StepPiece]) -> Vec<Option<&'a mut [
 pub(crate) struct StepMemoryParts<'a> {
     pub(crate) pieces: &'a [StepPiece],
     pub(crate) params: Vec<Option<&'a mut [f32]>>,
+    /// If the parameters before the step are kept: the memory for those after it.
+    next: Option<Vec<Option<&'a mut [f32]>>>,
+    /// See [`OverlappedLink::updates_in_step`].
+    updates_in_step: Range<usize>,
     /// If this worker makes the updates itself: memory for the mean gradient.
     means: Option<Vec<Option<&'a mut [f32]>>>,
     pub(crate) optimizer: Option<&'a mut OptimizerState>,
@@ -201,6 +219,11 @@ impl<'a> Handover<'a> {
         }
     }
 
+    /// The step is given up: the exchanging thread must look.
+    pub(crate) fn give_up(&self) {
+        self.sender.wake();
+    }
+
     /// Hands in nothing of a gradient: this worker has none.
     pub(crate) fn hand_in_params(&mut self) {
         (0..self.parts.pieces.len()).rev().for_each(|piece| self.params_done(piece));
@@ -238,9 +261,24 @@ impl LayerSink for Handover<'_> {
         if self.parts.optimizer.is_some() {
             return;
         }
-        if let Some(values) = self.parts.params[piece].take() {
+        if let Some(values) = self.parts.take_output(piece) {
             self.sender.hand_in(HandedIn::Output { piece, values });
         }
+    }
+}
+
+impl<'a> StepMemoryParts<'a> {
+    /// The memory for the updated parameters of a piece.
+    fn take_output(&mut self, piece: usize) -> Option<&'a mut [f32]> {
+        let Some(next) = &mut self.next else { return self.params[piece].take() };
+        let output = next[piece].take()?;
+        let Range { start, end } = self.pieces[piece].range;
+        let from = self.updates_in_step.start.clamp(start, end) - start;
+        let to = self.updates_in_step.end.clamp(start, end) - start;
+        if let Some(params) = self.params[piece].as_deref().filter(|_| from < to) {
+            output[from..to].copy_from_slice(&params[from..to]);
+        }
+        Some(output)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The training loop of a network whose steps travel while they are computed (`overlap.rs`).
 
-use std::sync::Mutex;
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -20,6 +21,7 @@ use crate::overlap::{
     ExchangeEnd, Handover, OnWait, OverlappedLink, Returns, StepBuffers, StepEnd,
 };
 use crate::step_recorder::{StepMade, WorkDone};
+use crate::step_stop::StepStop;
 
 /// A step whose forward pass is done.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,8 @@ enum NextStep {
     Forwarded(ForwardedStep),
     /// The plan has no more examples.
     EndOfPlan,
+    /// It was given up, because the run must end.
+    GivenUp,
 }
 
 /// A step that was made.
@@ -68,16 +72,24 @@ impl DenseWorker<'_> {
         };
         let mut next = NextStep::NotBegun;
         while !link.is_stopping() && !link.is_recalled() {
-            if let NextStep::NotBegun = next {
+            if self.stops() {
+                return self.cut_short(link, coordinator);
+            }
+            if let NextStep::NotBegun | NextStep::GivenUp = next {
                 next = self.first_forward(link)?;
             }
-            let NextStep::Forwarded(step) = next else {
-                let idle = self.take_part_idly(link, &mut buffers)?;
-                let Done(()) = idle else { return Ok(Rewound) };
-                return Ok(Done(self.step_recorder.work.at_end_of_plan()));
+            let step = match next {
+                NextStep::Forwarded(step) => step,
+                NextStep::NotBegun | NextStep::GivenUp => continue,
+                NextStep::EndOfPlan => {
+                    let idle = self.take_part_idly(link, &mut buffers)?;
+                    let Done(()) = idle else { return Ok(Rewound) };
+                    return Ok(Done(self.step_recorder.work.at_end_of_plan()));
+                }
             };
             let made = self.overlapped_step(link, &mut buffers, Some(step))?;
             let Done(made) = made else { return Ok(Rewound) };
+            let Some(made) = made else { return Ok(Done(self.interrupted_work(coordinator))) };
             next = made.next;
             if let NextStep::Forwarded(next) = &mut next {
                 // Other workers of `async` and `bounded` have made steps too.
@@ -121,7 +133,8 @@ impl DenseWorker<'_> {
         let observe = &mut |event: StepEvent<'_>| observe(&clock, &event);
         let loss = layered(&mut *self.model).forward_pass(block, share, &mut of_piece, observe);
         self.step_recorder.slow_down(start);
-        let Some(loss) = loss else { unreachable!("all parameters are here") };
+        // All parameters are here: only a run that must end gives a pass up.
+        let Some(loss) = loss else { return Ok(NextStep::GivenUp) };
         Ok(NextStep::Forwarded(ForwardedStep { plan_step, step, examples, loss }))
     }
 
@@ -134,27 +147,33 @@ impl DenseWorker<'_> {
     ) -> Result<LinkOutcome, TrainError> {
         let has_factors = overlapped(link).pieces().iter().any(|piece| piece.factors.is_some());
         while has_factors && !link.is_stopping() {
-            let Done(_) = self.overlapped_step(link, buffers, None)? else { return Ok(Rewound) };
+            match self.overlapped_step(link, buffers, None)? {
+                Rewound => return Ok(Rewound),
+                Done(None) => break,
+                Done(Some(_)) => {}
+            }
         }
         Ok(Done(()))
     }
 
     /// Makes a step whose forward pass is done, as often as it takes; `None` takes part without
-    /// examples. Where possible it also makes the forward pass of the next step.
+    /// examples. Where possible it also makes the forward pass of the next step. The result is
+    /// `None` if the run was cut short in the middle of the step.
     fn overlapped_step<L: DenseLink>(
         &mut self,
         link: &mut L,
         buffers: &mut StepBuffers,
         step: Option<ForwardedStep>,
-    ) -> Result<LinkOutcome<MadeStep>, TrainError> {
+    ) -> Result<LinkOutcome<Option<MadeStep>>, TrainError> {
         let global_step = link.global_step();
         let link = overlapped(link);
         let mut is_repeated = false;
         loop {
             let pieces = link.pieces().to_vec();
             let is_last = link.is_last() || step.is_none_or(|step| self.is_due(step.step + 1));
+            self.stop.iter().for_each(|stop| stop.begin_sending());
             let mut lent = link.lend(step.map(|step| step.examples as u32));
-            let (memory, parts) = buffers.begin(&pieces, &mut lent);
+            let (memory, parts) = buffers.begin(&pieces, &mut lent, link.updates_in_step());
             let PieceChannel { sender, exchange, handed_back } = link.channel(memory);
             let span = StepSpan {
                 handover: Handover::new(parts, sender),
@@ -165,6 +184,7 @@ impl DenseWorker<'_> {
                 is_repeated,
                 is_atomic: link.is_atomic(),
                 is_last,
+                stop: self.stop.clone(),
             };
             let mut exchanger = link.exchanger();
             let (ended, computed) = thread::scope(|scope| {
@@ -181,6 +201,9 @@ impl DenseWorker<'_> {
                 None => return Err(TrainError::Training("the system refuses a thread".into())),
             };
             let (now, next) = computed?;
+            if ended == ExchangeEnd::Complete && !lent.next.is_empty() {
+                mem::swap(&mut lent.params, &mut lent.next);
+            }
             if ended == ExchangeEnd::Abandoned {
                 self.step_recorder.clock.stay_in(Phase::Wait);
             }
@@ -190,9 +213,10 @@ impl DenseWorker<'_> {
                     // A step that the others have made has brought other parameters.
                     let next =
                         if ended == ExchangeEnd::Complete { next } else { NextStep::NotBegun };
-                    return Ok(Done(MadeStep { outcome, now, next }));
+                    return Ok(Done(Some(MadeStep { outcome, now, next })));
                 }
                 StepEnd::Again => is_repeated = true,
+                StepEnd::GivenUp => return Ok(Done(None)),
             }
         }
     }
@@ -205,18 +229,15 @@ impl DenseWorker<'_> {
     /// The computing thread's part of a step. Returns when the gradient was ready.
     fn compute_span(&mut self, mut span: StepSpan<'_>) -> Result<(Instant, NextStep), TrainError> {
         let start = self.step_recorder.begin_compute();
-        {
-            let clock = Mutex::new(&mut self.step_recorder.clock);
-            begin_row(&clock);
-            let observe = &mut |event: StepEvent<'_>| observe(&clock, &event);
-            match span.step {
-                Some(_) if span.is_repeated => span.handover.hand_in_all(),
-                Some(_) => layered(&mut *self.model).backward_pass(&mut span.handover, observe),
-                None => span.handover.hand_in_params(),
-            }
-        }
+        let is_computed = self.hand_in(&mut span);
         self.step_recorder.slow_down(start);
         let now = Instant::now();
+        if !is_computed {
+            span.give_up();
+            span.returns.complete(&mut waits(&mut self.step_recorder.clock));
+            return Ok((now, NextStep::GivenUp));
+        }
+        self.stop.iter().for_each(|stop| stop.end_sending());
         if !self.update_by_factors(&mut span) {
             return Ok((now, NextStep::NotBegun));
         }
@@ -229,6 +250,19 @@ impl DenseWorker<'_> {
         (0..span.handover.parts.pieces.len()).all(|piece| span.params(piece, on_wait).is_some());
         span.returns.complete(on_wait);
         Ok((now, next))
+    }
+
+    /// Hands in this worker's part of a step. Returns `false` if its gradient was given up.
+    fn hand_in(&mut self, span: &mut StepSpan<'_>) -> bool {
+        let clock = Mutex::new(&mut self.step_recorder.clock);
+        begin_row(&clock);
+        let observe = &mut |event: StepEvent<'_>| observe(&clock, &event);
+        match span.step {
+            Some(_) if span.is_repeated => span.handover.hand_in_all(),
+            Some(_) => return layered(&mut *self.model).backward_pass(&mut span.handover, observe),
+            None => span.handover.hand_in_params(),
+        }
+        true
     }
 
     /// Updates what only the model can update. Returns `false` if the step fails.
@@ -284,9 +318,22 @@ struct StepSpan<'a> {
     is_atomic: bool,
     /// The next forward pass must wait until the whole step is made.
     is_last: bool,
+    /// Whether the step may be given up.
+    stop: Option<Arc<StepStop>>,
 }
 
 impl<'a> StepSpan<'a> {
+    /// The gradient was given up: the exchange must end.
+    fn give_up(&self) {
+        self.stop.iter().for_each(|stop| stop.give_up());
+        self.handover.give_up();
+    }
+
+    /// Whether a part of the step may be applied; it cannot be given up then.
+    fn may_apply(&self) -> bool {
+        self.stop.as_ref().is_none_or(|stop| stop.may_apply())
+    }
+
     /// The updated parameters of a piece, once they are here; `None` if the step fails. If this
     /// worker makes the updates itself, it does so now.
     fn params(&mut self, piece: usize, on_wait: OnWait<'_>) -> Option<&'a [f32]> {
@@ -296,6 +343,9 @@ impl<'a> StepSpan<'a> {
         };
         if self.updated[piece].is_none() {
             let mean = self.returns.output(piece, on_wait)?;
+            if !self.stop.as_ref().is_none_or(|stop| stop.may_apply()) {
+                return None;
+            }
             let params = parts.params[piece].take()?;
             optimizer.apply(self.global_step, parts.pieces[piece].range.start, params, mean);
             self.updated[piece] = Some(params);
@@ -309,6 +359,9 @@ impl<'a> StepSpan<'a> {
         for piece in 0..self.updated.len() {
             let Some(sizes) = self.handover.parts.pieces[piece].factors else { continue };
             let Some(workers) = self.returns.factors(piece, on_wait) else { return false };
+            if !self.may_apply() {
+                return false;
+            }
             let parts = &mut self.handover.parts;
             let (Some(params), Some(optimizer)) =
                 (parts.params[piece].take(), parts.optimizer.as_deref_mut())

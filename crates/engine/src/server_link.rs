@@ -1,5 +1,8 @@
 //! Parameters on servers, as a worker sees them.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use paceline_exchange::{PullPurpose, StepPiece};
 use paceline_model::AlignedBuffer;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
@@ -14,7 +17,10 @@ use crate::link::{DenseLink, Link, PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::OverlappedLink;
 use crate::settings::Mode;
+use crate::step_stop::{StepStop, StopRole};
 
+/// How long the coordinator of a run that was cut short waits for the reports of the others.
+const REPORTS_TIMEOUT: Duration = Duration::from_millis(800);
 /// Parameters of a sparse model per piece in [`Link::for_each_piece`].
 const PIECE: usize = 1 << 20;
 
@@ -31,6 +37,18 @@ pub(crate) struct ServerLink<'a> {
     should_give_up: &'a dyn Fn() -> bool,
     sparse: Option<SparseValues>,
     pub(crate) stop: StopConditions<'a>,
+    /// Gives up steps in the middle, once the run must end.
+    pub(crate) step_stop: Option<Arc<StepStop>>,
+    /// The run was cut short.
+    pub(crate) is_cut_short: bool,
+    /// In `sync`, if the run was cut short: the step of the parameters here, which are whole. Those
+    /// of the servers need not be.
+    pub(crate) cut_at: Option<u64>,
+    /// The global step before the step in pieces that is in progress.
+    pub(crate) lent_step: u64,
+    /// The coordinator of a `sync` run keeps the parameters of a step until the next is complete:
+    /// the memory for the next.
+    pub(crate) spare: AlignedBuffer,
 }
 
 /// How the steps of a link travel while they are computed (`server_overlap.rs`).
@@ -97,7 +115,25 @@ impl<'a> ServerLink<'a> {
             should_give_up,
             sparse,
             stop,
+            step_stop: None,
+            is_cut_short: false,
+            cut_at: None,
+            lent_step: 0,
+            spare: AlignedBuffer::default(),
         })
+    }
+
+    /// The run was cut short in the middle of this step of `sync`.
+    pub(crate) fn set_cut_short(&mut self, step: u64) {
+        self.is_cut_short = true;
+        self.cut_at = matches!(self.mode, Mode::Sync { .. }).then_some(step);
+    }
+
+    /// Whether the parameters of a step are kept until the next one is complete.
+    pub(crate) fn keeps_params(&self) -> bool {
+        let is_coordinator =
+            self.step_stop.as_ref().is_some_and(|stop| stop.role() == StopRole::Coordinator);
+        is_coordinator && matches!(self.mode, Mode::Sync { .. })
     }
 
     /// Sets when the worker stops using the link.
@@ -120,7 +156,7 @@ impl<'a> ServerLink<'a> {
         'a: 'c,
     {
         let (notify, should_halt) = (self.notify, self.stop.is_halted);
-        StepObserver { clock, notify, peers: self.peers, should_halt }
+        StepObserver { clock, notify, peers: self.peers, should_halt, stop: None }
     }
 
     /// What only the link of a sparse model has.
@@ -150,7 +186,7 @@ impl Link for ServerLink<'_> {
     }
 
     fn is_stopping(&self) -> bool {
-        self.connections.is_stopping()
+        self.is_cut_short || self.connections.is_stopping()
     }
 
     fn is_recalled(&self) -> bool {
@@ -159,7 +195,7 @@ impl Link for ServerLink<'_> {
     }
 
     fn global_step(&self) -> u64 {
-        self.connections.global_step()
+        self.cut_at.unwrap_or_else(|| self.connections.global_step())
     }
 
     fn for_each_peer(&self, visit: &mut dyn FnMut(PeerTraffic)) {
@@ -171,6 +207,11 @@ impl Link for ServerLink<'_> {
 
     fn request_stop(&mut self, reason: &str) -> Result<(), TrainError> {
         Ok(self.connections.request_stop(reason)?)
+    }
+
+    fn cut_short(&mut self) -> Result<(), TrainError> {
+        self.set_cut_short(self.connections.global_step());
+        Ok(self.connections.cut_short()?)
     }
 
     fn checkpoint_step(&self) -> u64 {
@@ -216,10 +257,18 @@ impl Link for ServerLink<'_> {
 
     /// The workers' reports as server 0 has them, the coordinator's among them, and each
     /// server's own.
-    fn collect(&mut self, _own: TaskSummary) -> Result<LinkOutcome<Vec<TaskSummary>>, TrainError> {
-        let observer = &mut self.leave_observer();
-        let Done(reports) = self.connections.collect_reports(observer)? else {
-            return Ok(Rewound);
+    fn collect(&mut self, own: TaskSummary) -> Result<LinkOutcome<Vec<TaskSummary>>, TrainError> {
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() >= REPORTS_TIMEOUT;
+        let mut observer = self.leave_observer();
+        if self.is_cut_short {
+            observer.should_give_up = Some(&is_late);
+        }
+        let reports = match self.connections.collect_reports(&mut observer) {
+            Err(LinkError::Interrupted { .. }) => return Ok(Done(vec![own])),
+            Ok(Done(reports)) => reports,
+            Ok(Rewound) => return Ok(Rewound),
+            Err(error) => return Err(error.into()),
         };
         let from_all = reports.into_iter().enumerate().flat_map(|(server, reports)| {
             reports.into_iter().filter(move |report| server == 0 || report.slot.is_none())
@@ -229,6 +278,9 @@ impl Link for ServerLink<'_> {
     }
 
     fn refresh(&mut self) -> Result<LinkOutcome, TrainError> {
+        if self.cut_at.is_some() {
+            return Ok(Done(()));
+        }
         let observer = &mut self.leave_observer();
         if self.sparse.is_none() {
             return Ok(self.connections.pull(observer)?);

@@ -1,6 +1,9 @@
 //! Steps over servers that travel while they are computed (`overlap.rs`).
 
+use std::mem;
+
 use paceline_exchange::{LentState, StepPiece};
+use paceline_model::AlignedBuffer;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_net::{PieceChannel, PieceExchange, ServerConnections, StepPieces};
 
@@ -28,9 +31,14 @@ impl OverlappedLink for ServerLink<'_> {
     }
 
     fn lend(&mut self, examples: Option<u32>) -> LentState {
+        self.lent_step = self.global_step();
         let step = self.next_step();
         let params = self.connections.lend(step, examples.unwrap_or(0));
-        LentState { params, mean: Vec::new(), optimizer: None }
+        let mut next = mem::take(&mut self.spare);
+        if self.keeps_params() && next.is_empty() {
+            next = AlignedBuffer::zeros(params.len());
+        }
+        LentState { params, mean: Vec::new(), optimizer: None, next }
     }
 
     fn channel<'a>(&self, memory: StepPieces<'a>) -> PieceChannel<'a> {
@@ -41,7 +49,8 @@ impl OverlappedLink for ServerLink<'_> {
         let step = self.next_step();
         let track = self.overlap.as_ref().and_then(|overlap| overlap.track.as_ref());
         let observer = ExchangeObserver::new(self.notify, self.peers, track);
-        let observer = observer.halted_by(self.stop.is_halted);
+        let stop = self.step_stop.as_deref();
+        let observer = observer.halted_by(self.stop.is_halted).cut_by(stop);
         Box::new(ServerExchanger { connections: &mut self.connections, step, observer })
     }
 
@@ -51,8 +60,14 @@ impl OverlappedLink for ServerLink<'_> {
         end: ExchangeEnd,
     ) -> Result<LinkOutcome<StepEnd>, TrainError> {
         self.connections.take_back(lent.params);
-        if end == ExchangeEnd::Abandoned {
-            return Ok(Rewound);
+        self.spare = lent.next;
+        match end {
+            ExchangeEnd::Abandoned => return Ok(Rewound),
+            ExchangeEnd::CutShort => {
+                self.set_cut_short(self.lent_step);
+                return Ok(Done(StepEnd::GivenUp));
+            }
+            ExchangeEnd::Complete => {}
         }
         self.own_step += 1;
         Ok(Done(StepEnd::Made(push_outcome(&self.connections))))
@@ -69,6 +84,7 @@ struct ServerExchanger<'a> {
 impl Exchanger for ServerExchanger<'_> {
     fn exchange(&mut self, pieces: PieceExchange<'_>) -> Result<ExchangeEnd, TrainError> {
         Ok(match self.connections.exchange_pieces(pieces, self.step, &mut self.observer)? {
+            Done(()) if self.connections.was_dropped() => ExchangeEnd::CutShort,
             Done(()) => ExchangeEnd::Complete,
             Rewound => ExchangeEnd::Abandoned,
         })

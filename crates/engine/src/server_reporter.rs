@@ -35,8 +35,8 @@ pub(crate) struct ServerReporter {
     has_begun: bool,
     /// When the server was first asked to end.
     asked_to_end: Option<Instant>,
-    /// Seconds of all connections' threads in each phase.
-    phase_seconds: [f64; 4],
+    /// What all connections' threads have done so far.
+    totals: ServerTotals,
     trace: Option<ServerTrace>,
     /// The workers' names and pace. Only server 0 has them.
     workers: Vec<String>,
@@ -66,7 +66,7 @@ impl ServerReporter {
             start_timeout,
             has_begun: false,
             asked_to_end: None,
-            phase_seconds: [0.0; 4],
+            totals: ServerTotals::default(),
             trace: None,
             workers: Vec::new(),
             pace: Pace::new(0),
@@ -133,8 +133,8 @@ impl ServerReporter {
             self.context.waiting(None);
             self.recorder.start();
         }
-        let (workers, phases) = (&self.workers, &self.phase_seconds);
-        let totals = || gradient_totals(workers, server.stats(), phases);
+        let (workers, spent) = (&self.workers, &self.totals);
+        let totals = || gradient_totals(workers, server.stats(), spent);
         self.recorder.poll(server.global_step(), &totals)
     }
 
@@ -239,8 +239,8 @@ impl ServerObserver for ServerReporter {
         }
     }
 
-    fn phase_seconds(&mut self, by_phase: [f64; 4]) {
-        self.phase_seconds = by_phase;
+    fn totals(&mut self, totals: &ServerTotals) {
+        self.totals = *totals;
     }
 
     fn wants_phases(&self) -> bool {
@@ -281,7 +281,7 @@ impl ServerObserver for ServerReporter {
 }
 
 /// What a server has seen of the gradients and, on server 0, of each worker.
-fn gradient_totals(workers: &[String], stats: &Stats, phase_seconds: &[f64; 4]) -> GradientTotals {
+fn gradient_totals(workers: &[String], stats: &Stats, spent: &ServerTotals) -> GradientTotals {
     let worker = |(task, slot): (&String, &SlotStats)| WorkerTotals {
         task: task.clone(),
         timed: slot.timed,
@@ -289,13 +289,14 @@ fn gradient_totals(workers: &[String], stats: &Stats, phase_seconds: &[f64; 4]) 
         held_ms: slot.held_ms,
     };
     let applied = stats.applied_total();
-    let phases = ServerTotals::PHASES.into_iter().zip(phase_seconds.iter().copied());
+    let phases = ServerTotals::PHASES.into_iter().zip(spent.phases);
     GradientTotals {
         applied,
         dropped: stats.dropped_total(),
         staleness_sum: stats.staleness_mean() * applied as f64,
         staleness_max: stats.staleness_max,
         phase_seconds: phases.collect(),
+        run_delay_seconds: spent.run_delay_s,
         workers: workers.iter().zip(&stats.slots).map(worker).collect(),
     }
 }

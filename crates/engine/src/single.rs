@@ -48,6 +48,7 @@ pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainErr
         step_recorder: start_recording(task, &link)?,
         tracer: tracer.as_ref(),
         model: None,
+        stop: None,
     };
     let mut worker = workload.dense_worker(settings, config)?;
     // A step of a large network takes seconds: no other task waits for it.

@@ -27,6 +27,7 @@ use crate::server_link::{ServerLink, ServerOverlap, StopConditions};
 use crate::settings::{FactorChoice, Mode};
 use crate::step_pieces::{ExchangeConditions, step_pieces, travels_in_pieces};
 use crate::step_recorder::{StepRecorder, WorkDone};
+use crate::step_stop::{StepStop, StopRole};
 use crate::task_place::ModelIdentity;
 use crate::test_runner::BackgroundEvaluator;
 use crate::train_slot::train_slot;
@@ -88,7 +89,10 @@ impl SlotThread<'_> {
         });
         let tracer = task.tracer().filter(|_| assignment.records);
         let model = self.overlap(&mut link, tracer.as_ref())?;
-        let config = LoopConfig { model, ..self.loop_config(recorder, &link, tracer.as_ref())? };
+        let stop = StepStop::new(task.context.clone(), self.stop_role());
+        link.step_stop = Some(stop.clone());
+        let config = self.loop_config(recorder, &link, tracer.as_ref())?;
+        let config = LoopConfig { model, stop: Some(stop), ..config };
         let mut trainer = task.workload.trainer::<ServerLink<'_>>(task.settings, config)?;
         if !is_coordinator {
             return train_slot(task, &mut link, &mut *trainer, |link, trainer, work| {
@@ -161,6 +165,22 @@ impl SlotThread<'_> {
         ServerLink::connect(config, task.settings.mode, notify, gives_up)
     }
 
+    /// Which steps the worker may give up, once the run must end.
+    fn stop_role(&self) -> StopRole {
+        match self.task.settings.mode {
+            _ if self.assignment.slot == 0 => StopRole::Coordinator,
+            Mode::Sync { .. } if self.has_backups() => StopRole::Follower,
+            Mode::Sync { .. } => StopRole::Cautious,
+            _ => StopRole::Independent,
+        }
+    }
+
+    /// Whether a step is made without the slowest workers.
+    fn has_backups(&self) -> bool {
+        let slots = self.task.place.slots;
+        matches!(self.task.settings.mode, Mode::Sync { quorum: Some(quorum) } if quorum < slots)
+    }
+
     /// Lets steps travel while they are computed, if that pays. Returns the model, if it has been
     /// built to find out.
     ///
@@ -172,10 +192,6 @@ impl SlotThread<'_> {
         tracer: Option<&Arc<Tracer>>,
     ) -> Result<Option<Box<dyn Model>>, TrainError> {
         let Self { task, assignment, .. } = *self;
-        let has_backups = matches!(
-            task.settings.mode,
-            Mode::Sync { quorum: Some(quorum) } if quorum < task.place.slots
-        );
         let conditions = ExchangeConditions {
             choice: FactorChoice::Never,
             // Even one worker's gradient travels.
@@ -183,7 +199,7 @@ impl SlotThread<'_> {
         };
         let params = task.workload.small_model()?.layout().len();
         let is_sparse = task.workload.is_sparse();
-        if is_sparse || has_backups || !travels_in_pieces(params, &conditions) {
+        if is_sparse || self.has_backups() || !travels_in_pieces(params, &conditions) {
             return Ok(None);
         }
         let threads = task.threads.per_loop(assignment.slots_here);
@@ -213,6 +229,7 @@ impl SlotThread<'_> {
             step_recorder: StepRecorder::start(recorder, task.settings, slot),
             tracer,
             model: None,
+            stop: None,
         })
     }
 

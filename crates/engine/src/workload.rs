@@ -23,6 +23,7 @@ use crate::loop_trace::{LoopTrace, read_observer};
 use crate::settings::TrainSettings;
 use crate::sparse::{SparseEvaluator, SparseWorker};
 use crate::step_recorder::StepRecorder;
+use crate::step_stop::StepStop;
 use crate::trainer::Trainer;
 use paceline_observe::trace::Tracer;
 
@@ -112,6 +113,8 @@ pub(crate) struct LoopConfig<'a> {
     pub(crate) tracer: Option<&'a Arc<Tracer>>,
     /// The model, if it has been built by [`Workload::loop_model`] already.
     pub(crate) model: Option<Box<dyn Model>>,
+    /// In shared modes: gives up steps in the middle, once the run must end.
+    pub(crate) stop: Option<Arc<StepStop>>,
 }
 
 /// Images in memory keep their compact form; any other examples are read ahead of the step.
@@ -303,7 +306,7 @@ impl Workload {
         let ModelSource::Dense { build, build_for_patches } = &self.model else {
             return Err(needs_dense());
         };
-        let LoopConfig { slot, plan, threads, mut step_recorder, tracer, model } = config;
+        let LoopConfig { slot, plan, threads, mut step_recorder, tracer, model, stop } = config;
         let walk = SlotWalk::new(plan, slot, settings.seed);
         let weights = BatchWeights::new(&settings.class_weights);
         let sizing = ModelSizing { block: settings.batch, threads };
@@ -313,7 +316,7 @@ impl Workload {
             }
             _ => None,
         };
-        let (batches, model): (Box<dyn BatchReader + '_>, _) = match patches {
+        let (batches, mut model): (Box<dyn BatchReader + '_>, _) = match patches {
             Some((patches, build)) => {
                 (Box::new(PatchBatches::new(walk, patches, weights)), build(sizing)?)
             }
@@ -323,7 +326,10 @@ impl Workload {
             }
         };
         step_recorder.trace = loop_trace(tracer, settings, &*model);
-        Ok(DenseWorker { batches, model, step_recorder })
+        if let Some(stop) = stop.clone() {
+            model.stop_when(Arc::new(move || stop.stops_computing()));
+        }
+        Ok(DenseWorker { batches, model, step_recorder, stop })
     }
 
     /// Reads the batches of a slot of a dense model.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::CHUNK_FLOATS;
 
 /// The version of the protocol. Both ends must have the same.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -38,7 +38,8 @@ pub enum FrameKind {
     Pull = 3,
     /// Worker: has no more to push; carries its report. Answered with [`FrameKind::Bye`].
     Leave = 4,
-    /// Coordinator: the run must stop; the payload says why.
+    /// Coordinator: the run must stop; the payload says why. With [`Flags::STOP`], from any worker
+    /// to all servers, or from a replica to all others: the present step is abandoned.
     Stop = 5,
     /// Coordinator: requests all reports. Answered with [`FrameKind::Reports`] once every worker
     /// has left.
@@ -163,7 +164,7 @@ impl FrameKind {
     fn allowed_flags(self) -> Flags {
         match self {
             FrameKind::Params | FrameKind::Values => Flags::STOP | Flags::DROPPED,
-            FrameKind::Bye => Flags::STOP,
+            FrameKind::Bye | FrameKind::Stop => Flags::STOP,
             FrameKind::Reports => Flags::MORE,
             FrameKind::GradientChunk => Flags::STOP | Flags::LEFT | Flags::CHECKPOINT,
             FrameKind::Factors => Flags::STOP | Flags::CHECKPOINT,
@@ -185,7 +186,7 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     /// On `Params` and `Values`: the run is stopping, so the worker must not push any more (only
     /// server 0 decides this). On `GradientChunk`: this step is the last (only from the
-    /// coordinator). On `Bye`: the whole run is over.
+    /// coordinator). On `Bye`: the whole run is over. On `Stop`: at once, in the middle of a step.
     pub const STOP: Flags = Flags(1);
     /// On `Params` and `Values`: the gradient came too late and was dropped.
     pub const DROPPED: Flags = Flags(2);

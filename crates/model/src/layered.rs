@@ -106,7 +106,8 @@ pub trait Layered {
     fn pieces(&self) -> Vec<LayerPiece>;
 
     /// Computes `share` times the summed loss of a block of at least one example, and what the
-    /// backward pass starts from. `None` if the pass was abandoned.
+    /// backward pass starts from. `None` if the pass was abandoned, by `params` or by the check of
+    /// [`Model::stop_when`](crate::Model::stop_when).
     ///
     /// The calls to `params` and `observe` may come from another thread.
     fn forward_pass(
@@ -118,7 +119,9 @@ pub trait Layered {
     ) -> Option<f32>;
 
     /// Computes the gradient of the last forward pass, the last piece first. The calls to `sink`
-    /// and `observe` may come from another thread.
+    /// and `observe` may come from another thread. Returns whether all of it is computed: `false`
+    /// if the check of [`Model::stop_when`](crate::Model::stop_when) ended the pass between two
+    /// layers.
     ///
     /// # Panics
     /// If the last call was not a forward pass that ended.
@@ -126,7 +129,7 @@ pub trait Layered {
         &mut self,
         sink: &mut dyn LayerSink,
         observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
-    );
+    ) -> bool;
 
     /// Updates a layer by the mean of all workers' gradients, without ever holding a whole one.
     /// The bits are those of the gradients' weighted sum in the given order, followed by

@@ -32,6 +32,9 @@ pub enum LinkError {
     /// A server or another worker aborted the run.
     #[error("{0}")]
     Aborted(String),
+    /// The run was ended in the middle of a step. The worker can only leave.
+    #[error("the run was cut short")]
+    CutShort,
     /// No progress within the limit.
     #[error("waited {seconds} s for {awaited}")]
     Stalled {

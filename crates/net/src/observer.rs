@@ -23,6 +23,13 @@ pub trait LinkObserver {
     /// Whether to give up; asked a few times a second during waits. The operation then ends with
     /// [`LinkError::Interrupted`](crate::LinkError::Interrupted).
     fn should_give_up(&mut self) -> bool;
+    /// Whether the step in progress is to be abandoned, and the run with it; asked often. The
+    /// operation then cuts the run short.
+    fn cuts_short(&mut self) -> bool {
+        false
+    }
+    /// The run is cut short, by this worker or by another one.
+    fn was_cut_short(&mut self) {}
     /// The gradient of plan step `step` is about to go to all servers or workers.
     fn sending_gradient(&mut self, _step: u64) {}
     /// The first chunk of the updated parameters arrived from this server or worker.

@@ -100,6 +100,13 @@ impl<'a> PieceSender<'a> {
     }
 }
 
+impl PieceSender<'_> {
+    /// Has the exchanging thread look whether the step is abandoned.
+    pub fn wake(&self) {
+        let _ = self.waker.wake();
+    }
+}
+
 /// The exchanging thread's end of a step.
 pub struct PieceExchange<'a> {
     pub(crate) memory: StepPieces<'a>,

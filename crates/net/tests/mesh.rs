@@ -261,3 +261,38 @@ fn a_worker_that_does_not_come_back_in_time_ends_the_run_and_is_named() {
         assert!(said.starts_with("lost worker:1 ("), "slot {slot}: {said}");
     }
 }
+
+#[test]
+fn a_run_is_cut_short_between_two_steps_while_others_have_sent_their_gradients() {
+    let floats = 3 * CHUNK_FLOATS;
+    for recovers in [false, true] {
+        let run = TestRun { recovers, ..TestRun::new(3, floats) };
+        let ends = run.run(|worker| {
+            let mut mesh = worker.connect();
+            let slot = worker.slot;
+            let observer = &mut SilentObserver;
+            let first = gradient(slot, 0, floats);
+            mesh.reduce(local(slot as u32 + 1, &first), observer).unwrap();
+            match slot {
+                // Worker 2 has given its gradient up as well.
+                0 => mesh.cut_short(),
+                1 => {
+                    let second = gradient(slot, 1, floats);
+                    let cut = mesh.reduce(local(1, &second), observer);
+                    assert!(matches!(cut, Err(LinkError::CutShort)), "{cut:?}");
+                }
+                _ => mesh.wait_for_cut(observer).unwrap(),
+            }
+            assert!(mesh.is_over() && mesh.is_cut_short() && !mesh.is_mixed());
+            mesh.leave(format!("report {slot}").as_bytes(), observer).unwrap();
+            let reports = if slot == 0 { mesh.collect_reports(observer).unwrap() } else { vec![] };
+            (mesh.params().to_vec(), mesh.global_step(), reports)
+        });
+        let whole = plain_loop(3, floats, 1);
+        for (params, step, _) in &ends {
+            assert!(*params == whole && *step == 1, "recovers: {recovers}");
+        }
+        let reports: Vec<_> = ends[0].2.iter().map(|report| report.bytes.clone()).collect();
+        assert_eq!(reports, [b"report 1", b"report 2"], "recovers: {recovers}");
+    }
+}

@@ -53,6 +53,8 @@ pub struct GradientTotals {
     pub staleness_max: u64,
     /// Seconds of all connections' threads in each phase.
     pub phase_seconds: Vec<(&'static str, f64)>,
+    /// Seconds in which those threads were ready to run but had no core, if it is known.
+    pub run_delay_seconds: Option<f64>,
     /// What it has seen of each worker, in the order of their slots; empty except on server 0.
     pub workers: Vec<WorkerTotals>,
 }

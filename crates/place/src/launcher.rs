@@ -16,7 +16,7 @@ use crate::cluster::{Role, Task};
 use crate::emulate::EmulatedHosts;
 use crate::error::PlaceError;
 use crate::launcher_channel::{
-    CHANNEL_VARIABLE, ChannelEnds, TaskMessages, allow_leave, send_stop,
+    CHANNEL_VARIABLE, ChannelEnds, TaskMessages, allow_leave, send_ending, send_stop,
 };
 use crate::listen::LISTENER_VARIABLE;
 use crate::meeting::Meeting;
@@ -253,8 +253,12 @@ impl<'a> LaunchedRun<'a> {
         }
         if let Some(signal) = self.hooks.stop_signal().filter(|_| self.stop_sent.is_none()) {
             self.stop_sent = Some(Instant::now());
-            if let Some(coordinator) = self.tasks.iter().find(|task| task.task.is_coordinator()) {
-                send_stop(&coordinator.channel, signal);
+            for worker in self.tasks.iter().filter(|task| task.task.role != Role::Ps) {
+                if worker.task.is_coordinator() {
+                    send_stop(&worker.channel, signal);
+                } else {
+                    send_ending(&worker.channel);
+                }
             }
         }
     }

@@ -3,7 +3,8 @@
 //! A launched task's standard output is one end of a socket pair whose other end only the launcher
 //! holds. When the launcher dies, however it dies, that end closes, the task reads the end of the
 //! stream and exits: no process is left behind. The launcher sends "stop" through it, which is how
-//! Ctrl-C reaches the coordinator, and how a server that returned too late learns that the run is
+//! Ctrl-C reaches the coordinator (the other workers hear "ending", so that they need not compute
+//! long steps to their end), and how a server that returned too late learns that the run is
 //! over. A task that receives SIGTERM asks "leave?" and leaves when the launcher answers "leave".
 //! The launcher does so unless it received a signal itself: then the whole run is meant. A task
 //! that fails sends its error as "failed", so that the launcher can show the cause of a run's end
@@ -25,6 +26,8 @@ const LAUNCHER_GONE: i32 = 137;
 /// The messages of a task that asks whether it may leave, and of the launcher's answer.
 const ASK: &str = "leave?";
 const LEAVE: &str = "leave";
+/// Tells a worker that the coordinator was asked to stop.
+const ENDING: &str = "ending";
 /// Begins the message of a task that fails; its error follows as a JSON string.
 const FAILED: &str = "failed ";
 /// The longest part of a message that the launcher keeps.
@@ -36,6 +39,7 @@ pub struct LauncherChannel {
     signal: Arc<AtomicI32>,
     has_asked: Arc<AtomicBool>,
     may_leave: Arc<AtomicBool>,
+    is_run_ending: Arc<AtomicBool>,
 }
 
 impl LauncherChannel {
@@ -47,11 +51,13 @@ impl LauncherChannel {
         }
         let socket = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
         let channel = Self::default();
-        let Self { signal, may_leave, .. } = channel.clone();
+        let Self { signal, may_leave, is_run_ending, .. } = channel.clone();
         std::thread::Builder::new().name("launcher".into()).spawn(move || {
             for line in BufReader::new(socket).lines().map_while(Result::ok) {
                 if let Some(number) = line.strip_prefix("stop ") {
                     signal.store(number.parse().unwrap_or(2), Ordering::Relaxed);
+                } else if line == ENDING {
+                    is_run_ending.store(true, Ordering::Relaxed);
                 } else if line == LEAVE {
                     may_leave.store(true, Ordering::Relaxed);
                 }
@@ -82,6 +88,12 @@ impl LauncherChannel {
     /// Whether the launcher has answered that this task may leave.
     pub fn may_leave(&self) -> bool {
         self.may_leave.load(Ordering::Relaxed)
+    }
+
+    /// Whether the launcher has asked the coordinator to stop.
+    #[inline]
+    pub fn is_run_ending(&self) -> bool {
+        self.is_run_ending.load(Ordering::Relaxed)
     }
 
     /// The signal with which the launcher asked this task to stop.
@@ -150,6 +162,11 @@ impl TaskMessages {
 /// Tells the task at the other end that it may leave.
 pub(crate) fn allow_leave(mut channel: &UnixStream) {
     let _ = channel.write_all(format!("{LEAVE}\n").as_bytes());
+}
+
+/// Tells the worker at the other end that the run is about to end.
+pub(crate) fn send_ending(mut channel: &UnixStream) {
+    let _ = channel.write_all(format!("{ENDING}\n").as_bytes());
 }
 
 /// Asks the task at the other end to stop.

@@ -156,9 +156,20 @@ pub mod tags {
     pub const STEP_RATE: &str = "work_pace/steps_per_second";
     /// The share of a worker's time that tests take, in percent.
     pub const EVALUATION_PERCENT: &str = "work_phases/evaluation_percent";
-    /// The share of the time that a worker's training loop is ready to run but has no core, in
-    /// percent.
+    /// The share of the time that a worker's training loop, or a thread that computes for it, is
+    /// ready to run but has no core, in percent; of a server, averaged over the workers.
     pub const RUN_DELAY_PERCENT: &str = "work_pace/run_delay_percent";
+    /// The part of [`RUN_DELAY_PERCENT`] in which threads that compute for the loop have no core.
+    pub const COMPUTE_DELAY_PERCENT: &str = "work_pace/compute_delay_percent";
+    /// The share of the time that a worker's training loop is on a core, in percent.
+    pub const LOOP_CPU_PERCENT: &str = "work_pace/loop_cpu_percent";
+    /// The share of the time that a server works for a worker, averaged over the workers, in
+    /// percent.
+    pub const SERVER_BUSY_PERCENT: &str = "work_pace/busy_percent";
+    /// The cores of a task's machine, or of its container.
+    pub const MACHINE_CORES: &str = "work_pace/machine_cores";
+    /// The speed of the fastest network link of a task's machine, in millions of bits a second.
+    pub const LINK_MBIT_PER_S: &str = "work_pace/link_mbit_per_s";
     /// A worker's mean time to a gradient, in milliseconds.
     pub const GRADIENT_MS: &str = "work_pace/gradient_ms";
     /// The mean staleness of the gradients that a server applied, in updates.

@@ -30,6 +30,8 @@ pub(crate) struct PhaseCurves {
     evaluation: Tag,
     gradient: Tag,
     run_delay: Tag,
+    compute_delayed: Tag,
+    loop_cpu: Tag,
     /// How long the thread has had no core since the last point.
     delay: Option<RunDelay>,
     /// The same for the threads that compute for it.
@@ -45,6 +47,8 @@ impl PhaseCurves {
             evaluation: events.tag(tags::EVALUATION_PERCENT),
             gradient: events.tag(tags::GRADIENT_MS),
             run_delay: events.tag(tags::RUN_DELAY_PERCENT),
+            compute_delayed: events.tag(tags::COMPUTE_DELAY_PERCENT),
+            loop_cpu: events.tag(tags::LOOP_CPU_PERCENT),
             delay: None,
             compute_delay: None,
             before: None,
@@ -58,7 +62,9 @@ impl PhaseCurves {
         step: u64,
         now: WorkerProgress,
     ) -> io::Result<()> {
-        let delayed = self.delay.replace(RunDelay::start()).and_then(|delay| delay.elapsed());
+        let delay = self.delay.replace(RunDelay::start());
+        let delayed = delay.and_then(|delay| delay.elapsed());
+        let on_core = delay.and_then(|delay| delay.on_core());
         let compute_delay = self.compute_delay.replace(ComputeDelay::start());
         let Some(before) = self.before.replace(now) else { return Ok(()) };
         let spent = now.phases.since(&before.phases);
@@ -76,9 +82,14 @@ impl PhaseCurves {
         }
         if let Some(delayed) = delayed {
             let computed = spent.of(Phase::Compute);
-            let delayed =
-                delayed + compute_delay.map_or(Duration::ZERO, |delay| delay.part_of(computed));
-            events.scalar(&self.run_delay, step, percent(delayed).min(100.0))?;
+            let compute_delayed =
+                compute_delay.map_or(Duration::ZERO, |delay| delay.part_of(computed));
+            let all = percent(delayed + compute_delayed).min(100.0);
+            events.scalar(&self.run_delay, step, all)?;
+            events.scalar(&self.compute_delayed, step, percent(compute_delayed).min(all))?;
+        }
+        if let Some(on_core) = on_core {
+            events.scalar(&self.loop_cpu, step, percent(on_core).min(100.0))?;
         }
         let steps = now.steps.saturating_sub(before.steps);
         if steps > 0 {

@@ -39,6 +39,8 @@ pub(crate) struct ResourceCurves {
     sampler: Sampler,
     writer: SampleWriter,
     columns: Vec<String>,
+    /// Whether the curves say how large the machine is.
+    has_machine: bool,
 }
 
 impl ResourceCurves {
@@ -60,7 +62,7 @@ impl ResourceCurves {
         });
         let sampler = sampler.map_err(RunFileError::at("make the table of resources in", dir))?;
         let writer = SampleWriter::new(events, &columns, spacing.is_thinned);
-        Ok(Self { sampler, writer, columns })
+        Ok(Self { sampler, writer, columns, has_machine: false })
     }
 
     /// Starts means and peaks anew.
@@ -96,8 +98,21 @@ impl ResourceCurves {
         let mut is_written = false;
         for sample in self.sampler.take() {
             is_written |= self.writer.write(events, &sample)?;
+            if !std::mem::replace(&mut self.has_machine, true) {
+                self.write_machine(events, sample.step)?;
+            }
         }
         Ok(is_written)
+    }
+
+    /// Writes what does not change while the task runs.
+    fn write_machine(&self, events: &mut EventWriter, step: u64) -> io::Result<()> {
+        let usage = self.usage();
+        let cores = events.tag(tags::MACHINE_CORES);
+        events.scalar(&cores, step, usage.cores as f32)?;
+        let Some(link) = usage.link_mbit_per_s else { return Ok(()) };
+        let tag = events.tag(tags::LINK_MBIT_PER_S);
+        events.scalar(&tag, step, link as f32)
     }
 
     /// Stops sampling and writes the remaining samples.

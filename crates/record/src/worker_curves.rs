@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Instant;
 
+use paceline_observe::phases::IDLE;
 use paceline_observe::{GradientTotals, WorkerTotals};
 
 use crate::events::{EventWriter, Tag};
@@ -21,6 +22,8 @@ struct LastPoint {
     at: Instant,
     totals: GradientTotals,
     staleness: Tag,
+    busy: Tag,
+    run_delay: Tag,
     workers: Vec<WorkerTags>,
 }
 
@@ -42,7 +45,37 @@ impl LastPoint {
         });
         let workers = workers.collect();
         let staleness = events.tag(tags::STALENESS);
-        Self { at: Instant::now(), totals, staleness, workers }
+        let busy = events.tag(tags::SERVER_BUSY_PERCENT);
+        let run_delay = events.tag(tags::RUN_DELAY_PERCENT);
+        Self { at: Instant::now(), totals, staleness, busy, run_delay, workers }
+    }
+}
+
+impl LastPoint {
+    /// Where the time of the threads went since this point.
+    fn write_time(
+        &self,
+        events: &mut EventWriter,
+        step: u64,
+        totals: &GradientTotals,
+    ) -> io::Result<()> {
+        let seconds = |totals: &GradientTotals, is_idle: bool| {
+            let phases = totals.phase_seconds.iter().filter(|(name, _)| !is_idle || *name == IDLE);
+            phases.map(|(_, seconds)| seconds).sum::<f64>()
+        };
+        let since = |is_idle| seconds(totals, is_idle) - seconds(&self.totals, is_idle);
+        let (all, idle) = (since(false), since(true));
+        if all <= 0.0 {
+            return Ok(());
+        }
+        let percent = |seconds: f64| (100.0 * seconds / all).clamp(0.0, 100.0) as f32;
+        events.scalar(&self.busy, step, percent(all - idle))?;
+        match (totals.run_delay_seconds, self.totals.run_delay_seconds) {
+            (Some(now), Some(before)) => {
+                events.scalar(&self.run_delay, step, percent(now - before))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -64,6 +97,7 @@ impl WorkerCurves {
             let mean = (totals.staleness_sum - last.totals.staleness_sum) / applied;
             events.scalar(&last.staleness, step, mean as f32)?;
         }
+        last.write_time(events, step, &totals)?;
         let workers = last.totals.workers.iter().zip(&totals.workers).zip(&last.workers);
         for ((old, new), tags) in workers {
             write_worker(events, step, tags, &Interval { old, new, seconds })?;

@@ -6,7 +6,7 @@
 //! `Stop` before the next push.
 
 use super::state::Client;
-use crate::{CONTROL_BYTES, ControlFrame, FrameKind, Header, Hello};
+use crate::{CONTROL_BYTES, ControlFrame, Flags, FrameKind, Header, Hello};
 
 impl Client {
     /// The first frame of a connection to a server.
@@ -53,6 +53,12 @@ impl Client {
     pub fn stop(reason: &str) -> ControlFrame {
         let bytes = &reason.as_bytes()[..reason.len().min(CONTROL_BYTES)];
         ControlFrame::new(FrameKind::Stop, bytes.to_vec())
+    }
+
+    /// Ends the run in the middle of a step, for all servers: they apply no gradient any more and
+    /// answer those that wait. See also [`Client::cancel_push`].
+    pub fn cut_short() -> Header {
+        Header { flags: Flags::STOP, ..Header::new(FrameKind::Stop, 0) }
     }
 
     /// The coordinator's request for all reports of a server.

@@ -49,6 +49,19 @@ impl Client {
         self.links.iter_mut().for_each(|link| link.set_final(from));
     }
 
+    /// Sends nothing more of the present push, if there is one. It is complete when everything that
+    /// was sent has been answered, which a server does at once after [`Client::cut_short`].
+    pub fn cancel_push(&mut self) {
+        if !matches!(self.operation, Some(Operation::Push { .. })) {
+            return;
+        }
+        self.dropped = true;
+        self.links.iter_mut().for_each(ServerProgress::cancel);
+        if self.links.iter().all(ServerProgress::is_complete) {
+            self.operation = None;
+        }
+    }
+
     /// Begins to pull all parameters.
     ///
     /// A worker's first pull may wait, if another process filled its slot before and that

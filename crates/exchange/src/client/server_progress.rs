@@ -204,6 +204,15 @@ impl ServerProgress {
         self.cursor = self.final_from;
     }
 
+    /// Sends no further chunk of the present operation: those that were not sent count as answered.
+    pub(super) fn cancel(&mut self) {
+        for chunk in self.chunks.iter_mut().filter(|chunk| !chunk.tried && !chunk.answered) {
+            chunk.answered = true;
+            self.answered += 1;
+        }
+        (self.final_from, self.cursor) = (self.chunks.len(), self.chunks.len());
+    }
+
     /// Requests a range of the wanted keys from a server of a sparse model.
     pub(super) fn request_keys(&mut self, wanted: &[u32], range: Range<usize>) {
         let Some(keys) = &mut self.keys else { unreachable!("the model is sparse") };

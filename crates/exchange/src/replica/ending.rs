@@ -1,10 +1,12 @@
 //! The end of a run without servers, cleanly or by a failure.
 
+use std::ops::Range;
+
 use super::digest::digest;
 use super::event::{ReplicaError, ReplicaEvent};
 use super::peer::COORDINATOR;
 use super::state::Replica;
-use crate::{CONTROL_BYTES, ControlFrame, FrameKind, Header, ProtocolError};
+use crate::{CONTROL_BYTES, ControlFrame, Flags, FrameKind, Header, ProtocolError};
 
 impl Replica {
     /// The frame with which a worker leaves after the last step, for the coordinator.
@@ -27,6 +29,53 @@ impl Replica {
     pub fn abort(why: &str) -> ControlFrame {
         let bytes = &why.as_bytes()[..why.len().min(CONTROL_BYTES)];
         ControlFrame::new(FrameKind::Abort, bytes.to_vec())
+    }
+
+    /// The frame with which the coordinator cuts the run short, in the middle of a step.
+    pub fn cut_short_frame() -> Header {
+        Header { flags: Flags::STOP, ..Header::new(FrameKind::Stop, 0) }
+    }
+
+    /// The run is cut short: gives up the step in progress. The worker can only leave.
+    pub fn cut_short(&mut self) {
+        // A mean is applied only when the whole step is complete.
+        let keeps_params = self.config.sends_means() && !self.is_rounded();
+        self.is_mixed |= self.step.is_some() && !self.is_untouched() && !keeps_params;
+        (self.step, self.is_over, self.is_cut_short) = (None, true, true);
+        self.pieces.clear();
+    }
+
+    /// Whether the run was cut short.
+    pub fn is_cut_short(&self) -> bool {
+        self.is_cut_short
+    }
+
+    /// Whether some parameters, or some of the state that a checkpoint holds, are of the step that
+    /// was given up when the run was cut short.
+    pub fn is_mixed(&self) -> bool {
+        self.is_mixed
+    }
+
+    /// Whether nothing of the present step has been reduced or received: it can be given up without
+    /// a trace.
+    pub fn is_untouched(&self) -> bool {
+        let is_idle = |peer: usize| {
+            let progress = self.peers[peer].progress;
+            progress.updates_received == 0
+                && !(self.is_rounded() && progress.gradients_sent + progress.gradients_received > 0)
+        };
+        self.step.is_none_or(|step| step.reduced == 0) && self.others().all(is_idle)
+    }
+
+    /// The range of the parameters that this worker itself updates during a step in pieces, as far
+    /// as its caller does not.
+    pub fn updates_in_step(&self) -> Range<usize> {
+        if self.config.sends_means() { 0..0 } else { self.config.updates(self.total) }
+    }
+
+    /// Coordinator only, in a run that was cut short: takes the report of a peer.
+    pub fn report_arrived(&mut self, peer: usize, report: &[u8]) {
+        self.peers[peer].report = Some(report.to_vec());
     }
 
     /// Whether the coordinator has said goodbye to this worker.
@@ -86,6 +135,7 @@ impl Replica {
             FrameKind::Abort => {
                 Ok(ReplicaEvent::Abort(String::from_utf8_lossy(bytes).into_owned()))
             }
+            FrameKind::Stop => Ok(ReplicaEvent::CutShort),
             FrameKind::Leave if header.version != digest(&self.params) => Err(self.differ(&[peer])),
             FrameKind::Leave => {
                 // The first report counts: a newcomer that leaves in its place has done nothing.

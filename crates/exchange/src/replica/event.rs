@@ -11,6 +11,8 @@ pub enum ReplicaEvent {
     Progress,
     /// The run has failed at the peer, and why.
     Abort(String),
+    /// The peer has cut the run short: the present step is not made.
+    CutShort,
     /// To the coordinator: the peer has left and waits for [`Replica::bye`](super::Replica::bye).
     Left,
     /// The coordinator has acknowledged this worker's leave.

@@ -78,6 +78,7 @@ impl Replica {
             FrameKind::KnownGradient => self.expect_known(peer, header),
             FrameKind::UpdatedChunk => self.expect_update(peer, header),
             FrameKind::Abort => Ok(PeerTarget::Bytes(header.len as usize)),
+            FrameKind::Stop if header.flags.contains(Flags::STOP) => Ok(PeerTarget::Bytes(0)),
             FrameKind::Leave if is_coordinator && !self.is_over => Ok(PeerTarget::Later),
             // A worker that has returned leaves once more.
             FrameKind::Leave if is_coordinator && self.may_leave(peer) => {

@@ -41,6 +41,10 @@ pub struct Replica {
     /// The last step after which a checkpoint is taken.
     pub(super) checkpoint_step: Option<u64>,
     pub(super) is_over: bool,
+    /// Whether the run was ended in the middle of a step.
+    pub(super) is_cut_short: bool,
+    /// Whether that step has left its traces.
+    pub(super) is_mixed: bool,
     /// Whether peers have still to connect, at the start or after a loss.
     pub(super) is_gathering: bool,
     /// Set while a peer that is ahead sends the missing state.
@@ -64,6 +68,9 @@ pub struct LentState {
     pub mean: Vec<f32>,
     /// In that case, the optimizer with which the caller updates the parameters itself.
     pub optimizer: Option<OptimizerState>,
+    /// The memory for the parameters after the step, if those before it are kept until its end;
+    /// otherwise empty.
+    pub next: AlignedBuffer,
 }
 
 impl Replica {
@@ -120,6 +127,8 @@ impl Replica {
             checkpoint_requested: false,
             checkpoint_step: None,
             is_over: config.stop_steps.is_some_and(|steps| global_step >= steps),
+            is_cut_short: false,
+            is_mixed: false,
             is_gathering: true,
             catch_up: None,
             is_incomplete: false,
@@ -218,6 +227,7 @@ impl Replica {
             params: std::mem::take(&mut self.params),
             mean: std::mem::take(&mut self.mean),
             optimizer: self.config.sends_means().then(|| self.optimizer.take()),
+            next: AlignedBuffer::default(),
         }
     }
 
@@ -230,12 +240,15 @@ impl Replica {
     }
 
     /// The reports of all other workers, ordered by slot; only the coordinator has them, and only
-    /// once all have left.
+    /// once all have left. If the run was cut short, the reports of those that have left in time.
     pub fn reports(&self) -> Option<Vec<TaskReport>> {
         let report = |slot: usize| {
             let bytes = self.peers[slot].report.clone()?;
             Some(TaskReport { slot: Some(slot as u32), bytes })
         };
+        if self.is_cut_short {
+            return Some(self.others().filter_map(report).collect());
+        }
         self.others().map(report).collect()
     }
 }

@@ -22,7 +22,7 @@ impl Server {
         for slot in 0..self.members.len() {
             let Some(reply) = self.chunks[index].slots[slot].awaiting_reply else { continue };
             let Some(conn) = self.members[slot].conn else { continue };
-            if self.gate.may_answer(self.gate_view(), index, slot, &reply) {
+            if self.is_cut_short || self.gate.may_answer(self.gate_view(), index, slot, &reply) {
                 self.chunks[index].slots[slot].awaiting_reply = None;
                 // Before chunk 0 has arrived, the worker still computes this very gradient.
                 let sequence = |chunk: usize| self.chunks[chunk].slots[slot].last_sequence;
@@ -118,7 +118,9 @@ impl Server {
 
     /// `STOP` if a worker that receives parameters of this version must stop.
     fn stop_flag(&self, version: u64) -> Flags {
-        let stops = if self.is_sync() {
+        let stops = if self.is_cut_short {
+            true
+        } else if self.is_sync() {
             self.stop_at.is_some_and(|stop_at| version >= stop_at)
         } else {
             self.stopping

@@ -73,7 +73,7 @@ impl Server {
         }
     }
 
-    fn recycle(&mut self, used: PendingGradient) {
+    pub(super) fn recycle(&mut self, used: PendingGradient) {
         self.pool.put_back(used.gradient);
         self.key_pool.put_back(used.keys);
     }
@@ -108,7 +108,7 @@ impl Server {
         self.pool.put_back(std::mem::replace(&mut sum.gradient, values));
     }
 
-    fn take_pending(&mut self, index: usize, slot: usize) -> Option<PendingGradient> {
+    pub(super) fn take_pending(&mut self, index: usize, slot: usize) -> Option<PendingGradient> {
         let mut pending = self.chunks[index].slots[slot].pending.take()?;
         self.members[slot].pending -= 1;
         self.widen(index, slot, &mut pending.gradient);

@@ -124,7 +124,11 @@ impl Server {
         // With backups the other workers may have passed the step without the coordinator.
         let version = self.chunks[0].version;
         let is_even = || version >= step && self.chunks.iter().all(|c| c.version == version);
-        if !self.is_sync() || self.members.all_out() || is_even() {
+        if self.is_cut_short && self.is_sync() && !(version == step && is_even()) {
+            // Some chunks have made the step that the others abandoned, and none makes another.
+            self.checkpoint_at = None;
+            host.note(Level::Info, "no last checkpoint: the run ended in the middle of a step");
+        } else if !self.is_sync() || self.members.all_out() || is_even() {
             self.checkpoint_at = None;
             host.checkpoint(step, self);
         }

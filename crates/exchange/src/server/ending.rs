@@ -58,6 +58,33 @@ impl Server {
         }
     }
 
+    /// Cuts the run short: the worker in `slot` abandons the present step, because the run must end
+    /// and the step would take too long.
+    ///
+    /// No gradient is applied any more, neither those that wait nor those to come. All are dropped
+    /// and answered at once, and the answers ask to stop. So every worker can leave, without a step
+    /// that only some of them have contributed to.
+    pub(super) fn cut_short(&mut self, slot: usize, host: &mut impl Host) {
+        if self.is_cut_short {
+            return;
+        }
+        let who = &self.members[slot].name;
+        host.note(Level::Info, &format!("{who} cuts the run short, in the middle of a step"));
+        self.is_cut_short = true;
+        for index in 0..self.chunks.len() {
+            for slot in 0..self.members.len() {
+                let Some(pending) = self.take_pending(index, slot) else { continue };
+                self.recycle(pending);
+                let state = &mut self.chunks[index].slots[slot];
+                state.dropped = true;
+                if let Some(reply) = &mut state.awaiting_reply {
+                    reply.flags = reply.flags | Flags::DROPPED;
+                }
+            }
+            self.answer(index, host);
+        }
+    }
+
     /// Sends the reports to the coordinator if it collects them and all workers have left.
     pub(super) fn answer_collect(&mut self, host: &mut impl Host) {
         let Some(coordinator) = self.members[0].conn else { return };
@@ -79,7 +106,7 @@ impl Server {
 
     /// Ends the run cleanly and sends `Bye` to every client.
     pub(super) fn finish(&mut self, host: &mut impl Host) -> Checked {
-        if !self.members.all_out() {
+        if !self.members.all_out() && !self.is_cut_short {
             return Err("the end of a run that workers still take part in".into());
         }
         let mut header = Header::new(FrameKind::Bye, 0);

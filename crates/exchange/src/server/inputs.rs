@@ -5,7 +5,7 @@ use super::host::{Host, Level};
 use super::state::Server;
 use super::violation::{Checked, Violation};
 use crate::members::{LostConnection, MemberState};
-use crate::{ConnId, FrameBody, FrameKind, Header, Payload};
+use crate::{ConnId, Flags, FrameBody, FrameKind, Header, Payload};
 
 impl Server {
     /// A connection was opened.
@@ -76,6 +76,10 @@ impl Server {
             (FrameKind::Heartbeat, _) => Ok(()),
             (FrameKind::Leave, Payload::Bytes(report)) => self.leave(slot, conn, report, host),
             (FrameKind::Release, Payload::Bytes(report)) => self.release(slot, conn, report, host),
+            (FrameKind::Stop, Payload::Bytes(_)) if header.flags.contains(Flags::STOP) => {
+                self.cut_short(slot, host);
+                Ok(())
+            }
             (FrameKind::Stop, Payload::Bytes(reason)) if is_coordinator => {
                 self.stop(reason, host);
                 Ok(())

@@ -30,7 +30,11 @@ impl Server {
             return Ok(());
         }
         let push = Push { chunk: index, slot, step: header.step, sequence };
-        let decision = self.gate.judge(self.gate_view(), push);
+        let decision = if self.is_cut_short {
+            Decision::Drop { wanted_version: 0 }
+        } else {
+            self.gate.judge(self.gate_view(), push)
+        };
         match decision {
             Decision::Violation(what) => return Err(what.into()),
             // One more than the window, or workers with different orders could block each other.
@@ -180,6 +184,9 @@ impl Server {
 
     /// Applies the pending gradients of a chunk if the gate allows.
     fn settle_chunk(&mut self, index: usize, host: &mut impl Host) {
+        if self.is_cut_short {
+            return;
+        }
         let view = GateView { chunks: &self.chunks, members: &self.members };
         match self.gate.ready(view, index) {
             Readiness::NotYet => {}

@@ -46,6 +46,8 @@ pub struct Server {
     pub(super) stop_at: Option<u64>,
     /// In `async` and `bounded`: whether workers are asked to stop.
     pub(super) stopping: bool,
+    /// Whether the run ends in the middle of its steps: no gradient is applied any more.
+    pub(super) is_cut_short: bool,
     /// Since when the coordinator waits for reports.
     pub(super) collect_since_ms: Option<u64>,
     /// The step of the checkpoint that is requested but not yet taken.
@@ -93,6 +95,7 @@ impl Server {
             reports: Reports::default(),
             started: false,
             stopping: false,
+            is_cut_short: false,
             collect_since_ms: None,
             checkpoint_at: None,
             first_step: 0,

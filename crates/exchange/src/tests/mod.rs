@@ -2,6 +2,7 @@
 
 mod breaches;
 mod checkpoints;
+mod cut_short;
 mod frames;
 mod harness;
 mod replicas;

@@ -257,8 +257,7 @@ impl Executor {
     }
 
     /// Computes the gradient by the parameters from the gradient by the scores, last layer first.
-    /// Returns whether all of it is computed: parameters that are updated in place, or handed out
-    /// layer by layer, are updated all.
+    /// Returns whether all of it is computed. Parameters that are updated in place are updated all.
     pub(super) fn backward(
         &mut self,
         pool: &ThreadPool,
@@ -266,7 +265,7 @@ impl Executor {
         observe: ObserveFn<'_>,
     ) -> bool {
         let Self { plan: StepPlan { tasks, buffers }, values, gradients, scratch, stop, .. } = self;
-        let may_stop = matches!(sink, GradientSink::Slice { .. });
+        let may_stop = !matches!(sink, GradientSink::Parameters(_));
         let Some(ForwardPass { count, draw }) = self.forwarded.take() else {
             unreachable!("a backward pass follows a forward pass")
         };
@@ -276,8 +275,9 @@ impl Executor {
         let Some(first) = tasks.iter().position(|task| !task.params.is_empty()) else {
             return true;
         };
+        let must_stop = || may_stop && stop.as_ref().is_some_and(|stop| stop());
         for (index, task) in tasks.iter().enumerate().skip(first).rev() {
-            if may_stop && stop.as_ref().is_some_and(|stop| stop()) {
+            if must_stop() {
                 return false;
             }
             let [even, odd] = &mut *gradients;
@@ -294,6 +294,10 @@ impl Executor {
                         sink.take_gradient(&mut pass, task, &**layer, inputs, observe);
                     }
                     if index > first {
+                        // Of a large layer each of the two takes long.
+                        if has_params && must_stop() {
+                            return false;
+                        }
                         layer.input_gradient(&mut pass, sink.params(task), inputs, dx);
                     }
                     if has_params {

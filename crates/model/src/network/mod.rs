@@ -266,9 +266,9 @@ impl Layered for Network {
         &mut self,
         sink: &mut dyn LayerSink,
         observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
-    ) {
+    ) -> bool {
         let Self { pool, executor, .. } = self;
-        pool.run(|| executor.backward(pool, GradientSink::Layers(sink), observe));
+        pool.run(|| executor.backward(pool, GradientSink::Layers(sink), observe))
     }
 
     fn apply_factors(&mut self, update: FactorUpdate<'_>) {

@@ -8,17 +8,22 @@
 
 use std::mem;
 use std::ops::Range;
+use std::time::Duration;
 
 use paceline_exchange::StepMemory;
 use paceline_model::AlignedBuffer;
 
 use super::buffers::Buffers;
 use super::server_connections::{ReturnWhen, ServerConnections};
+use super::server_peer::ServerPeer;
 use crate::error::LinkError;
 use crate::long_wait::LongWait;
 use crate::observer::{ExchangePhase, LinkObserver};
 use crate::outcome::LinkOutcome;
 use crate::pieces::{HandedBack, PieceChannel, PieceExchange, StepPieces};
+
+/// How long a poll waits for a socket to take the rest of a frame.
+const SEND_POLL: Duration = Duration::from_millis(2);
 
 impl ServerConnections {
     /// Both ends of a step in pieces with this memory.
@@ -41,7 +46,8 @@ impl ServerConnections {
     }
 
     /// Makes the push that [`Self::lend`] began, with what is handed in meanwhile, and returns when
-    /// all pieces have their updated parameters.
+    /// all pieces have their updated parameters. If the run is cut short meanwhile, it returns when
+    /// the servers have answered what was sent, and [`Self::was_dropped`] holds.
     pub fn exchange_pieces(
         &mut self,
         exchange: PieceExchange<'_>,
@@ -53,11 +59,23 @@ impl ServerConnections {
         }
         let mut buffers = PieceBuffers::new(exchange);
         observer.sending_gradient(step);
-        let mut wait = None;
+        let (mut wait, mut is_cancelled) = (None, false);
         loop {
             let final_from = buffers.take_in();
-            self.client.set_final(final_from);
+            if !is_cancelled {
+                self.client.set_final(final_from);
+            }
             let progress = self.send_and_read(&mut buffers, observer)?;
+            // Servers drop gradients of a step in pieces only if a worker has cut the run short.
+            if !is_cancelled && (self.client.was_dropped() || observer.cuts_short()) {
+                is_cancelled = true;
+                self.client.cancel_push();
+                observer.was_cut_short();
+            }
+            if is_cancelled && !self.cut_short_when_sent()? {
+                self.poll(SEND_POLL)?;
+                continue;
+            }
             match self.outcome(ReturnWhen::Answered)? {
                 Some(LinkOutcome::Rewound) => return Ok(LinkOutcome::Rewound),
                 Some(LinkOutcome::Done(())) => {
@@ -76,6 +94,16 @@ impl ServerConnections {
                 self.sleep(wait.get_or_insert_with(LongWait::new), observer)?;
             }
         }
+    }
+}
+
+impl ServerConnections {
+    /// Cuts the run short once no frame is sent in part. Returns whether that is so.
+    fn cut_short_when_sent(&mut self) -> Result<bool, LinkError> {
+        if !self.requests.cuts_short && self.peers.iter().all(ServerPeer::is_sent) {
+            self.cut_short()?;
+        }
+        Ok(self.requests.cuts_short)
     }
 }
 

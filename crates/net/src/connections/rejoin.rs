@@ -87,6 +87,9 @@ impl ServerConnections {
             let ControlFrame { header, body } = Client::stop(&reason);
             self.tell(server, &header, &body)?;
         }
+        if self.requests.cuts_short {
+            self.tell(server, &Client::cut_short(), &[])?;
+        }
         if let Some(request) = self.requests.checkpoint {
             self.tell(server, &Client::checkpoint(request.step), &[])?;
         }
@@ -162,6 +165,13 @@ impl ServerConnections {
         self.requests.stop = Some(reason.to_owned());
         let ControlFrame { header, body } = Client::stop(reason);
         self.tell(0, &header, &body)
+    }
+
+    /// Cuts the run short, between two operations: the servers apply no gradient any more, and drop
+    /// those of other workers.
+    pub fn cut_short(&mut self) -> Result<(), LinkError> {
+        self.requests.cuts_short = true;
+        self.tell_all(&Client::cut_short(), &[])
     }
 
     /// Coordinator only: asks all servers to write a checkpoint when they have made `step` updates.

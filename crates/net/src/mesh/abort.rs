@@ -15,9 +15,9 @@ use crate::error::LinkError;
 use crate::observer::LinkObserver;
 
 /// How long the last frames may take.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often sockets are tried meanwhile.
-const TRY_EVERY: Duration = Duration::from_millis(2);
+pub(super) const TRY_EVERY: Duration = Duration::from_millis(2);
 
 impl Mesh {
     /// Tells all workers that are still connected what is wrong, and returns it.
@@ -26,7 +26,16 @@ impl Mesh {
             MeshFault::Failed(error) => error,
             MeshFault::Lost { slot, why } => self.find_cause(slot, why),
         };
-        self.send_abort(&error.to_string(), memory);
+        self.fail(error, memory)
+    }
+
+    /// Tells all workers that are still connected about an error, unless they know.
+    pub(super) fn fail(&mut self, error: LinkError, memory: &dyn StepMemory) -> LinkError {
+        match error {
+            LinkError::CutShort if self.replica.slot() == 0 => self.cut_short_with(memory),
+            LinkError::CutShort => self.give_up_step(memory),
+            _ => self.send_abort(&error.to_string(), memory),
+        }
         error
     }
 
@@ -41,7 +50,7 @@ impl Mesh {
                 continue;
             }
             if let Some(cause) = connection.read_abort_reason() {
-                return LinkError::Aborted(cause);
+                return cause;
             }
             if other != slot && connection.is_closed && self.replica.needs(other) {
                 lost.push(other);
@@ -62,7 +71,8 @@ impl Mesh {
 
     /// Coordinator only, in a run that recovers, once everything is on disk: dismisses all workers.
     pub fn finish(&mut self, observer: &mut impl LinkObserver) {
-        if !self.replica.recovers() || self.replica.slot() != 0 {
+        let has_dismissed = !self.replica.recovers() || self.replica.is_cut_short();
+        if has_dismissed || self.replica.slot() != 0 {
             return;
         }
         // A worker that has just lost its connection may be about to come back.

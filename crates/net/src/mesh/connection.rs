@@ -11,6 +11,7 @@ use paceline_exchange::{
 };
 
 use super::fault::MeshFault;
+use crate::error::LinkError;
 use crate::framed::{FrameRead, FrameSink, FrameSource, FramedConnection, SourceFrame};
 use crate::inbound::ReadProgress;
 use crate::socket::BOTH_WAYS;
@@ -153,14 +154,39 @@ impl MeshConnection {
         }
     }
 
-    /// Why the other worker's run failed, if it has sent that before it ended. Reads and discards
+    /// Finishes the frame that has been sent in part. Returns whether none is left.
+    pub(super) fn finish_frame(
+        &mut self,
+        replica: &mut Replica,
+        memory: &dyn StepMemory,
+    ) -> io::Result<bool> {
+        self.frames.continue_frame(&ReplicaSource { replica, slot: 0, memory })
+    }
+
+    /// Why the other worker's run ended, if it has sent that before it ended. Reads and discards
     /// everything else that it has sent.
-    pub(super) fn read_abort_reason(&mut self) -> Option<String> {
+    pub(super) fn read_abort_reason(&mut self) -> Option<LinkError> {
+        let header = self.skip_to(&[FrameKind::Abort, FrameKind::Stop])?;
+        if header.kind == FrameKind::Stop {
+            return Some(LinkError::CutShort);
+        }
+        Some(LinkError::Aborted(String::from_utf8_lossy(self.frames.control()).into_owned()))
+    }
+
+    /// The report with which the other worker leaves, if it has arrived. Reads and discards
+    /// everything else.
+    pub(super) fn read_leave(&mut self) -> Option<&[u8]> {
+        self.skip_to(&[FrameKind::Leave])?;
+        Some(self.frames.control())
+    }
+
+    /// Reads and discards frames up to one of these kinds.
+    fn skip_to(&mut self, kinds: &[FrameKind]) -> Option<Header> {
         loop {
             self.frames.wake();
             match self.frames.read_buffered() {
-                Ok(ReadProgress::Complete(header)) if header.kind == FrameKind::Abort => {
-                    return Some(String::from_utf8_lossy(self.frames.control()).into_owned());
+                Ok(ReadProgress::Complete(header)) if kinds.contains(&header.kind) => {
+                    return Some(header);
                 }
                 Ok(ReadProgress::Header(_) | ReadProgress::Complete(_)) => {}
                 Ok(ReadProgress::Blocked) => return None,

@@ -204,6 +204,7 @@ impl Mesh {
     ) -> Result<Result<PeerState, MeshFault>, LinkError> {
         match connection.read_event(slot, &mut self.replica, &mut WholeGradient::none()) {
             Ok(Some(ReplicaEvent::Abort(why))) => Err(LinkError::Aborted(why)),
+            Ok(Some(ReplicaEvent::CutShort)) => Err(LinkError::CutShort),
             Ok(_) if connection.is_closed => Ok(Err(MeshFault::lost(slot, CLOSED))),
             read => Ok(read.map(|_| PeerState::Ready)),
         }

@@ -21,7 +21,11 @@ impl Mesh {
     /// Takes part in the remaining steps without a gradient, until no worker has one.
     pub fn finish_steps(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         while !self.replica.is_over() {
-            self.reduce(None, observer)?;
+            match self.reduce(None, observer) {
+                // It is over now.
+                Ok(()) | Err(LinkError::CutShort) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -34,9 +38,20 @@ impl Mesh {
         observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         self.finish_steps(observer)?;
+        if self.replica.is_cut_short() {
+            self.leave_cut_short(report);
+            return Ok(());
+        }
         while self.replica.slot() != 0 && !self.replica.is_dismissed() {
             if let Err(fault) = self.send_leave(report, observer) {
-                self.recover(fault, &mut WholeGradient::none(), observer)?;
+                match self.recover(fault, &mut WholeGradient::none(), observer) {
+                    // This worker has made the last step, and the coordinator has not.
+                    Err(LinkError::CutShort) => {
+                        self.leave_cut_short(report);
+                        return Ok(());
+                    }
+                    recovered => recovered?,
+                }
             }
         }
         Ok(())
@@ -72,6 +87,9 @@ impl Mesh {
         &mut self,
         observer: &mut impl LinkObserver,
     ) -> Result<Vec<TaskReport>, LinkError> {
+        if let Some(reports) = self.replica.reports().filter(|_| self.replica.is_cut_short()) {
+            return Ok(reports);
+        }
         let collected = if self.replica.recovers() {
             self.gather_reports(observer)
         } else {

@@ -10,12 +10,14 @@
 //! - `pieces.rs`: one step in pieces, while another thread computes;
 //! - `gather.rs`, `listener.rs`: how workers find each other;
 //! - `recover.rs`: what happens when a worker is lost;
-//! - `leave.rs`, `abort.rs`: how a run ends, cleanly or by a failure;
+//! - `leave.rs`, `abort.rs`, `cut_short.rs`: how a run ends, cleanly, by a failure, or in the
+//!   middle of a step;
 //! - `connection.rs`: one connection to another worker.
 
 mod abort;
 mod config;
 mod connection;
+mod cut_short;
 mod fault;
 mod gather;
 mod leave;

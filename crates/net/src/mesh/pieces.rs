@@ -19,6 +19,8 @@ pub enum PieceOutcome {
     /// A worker was lost, and the run recovers from that: put everything back, and call
     /// [`Mesh::resume_after_loss`]. The step then has to be made again, unless it was made.
     Abandoned,
+    /// The run was cut short: put everything back, and leave.
+    CutShort,
 }
 
 impl Mesh {
@@ -80,10 +82,13 @@ impl Mesh {
                 exchange.hand_back(HandedBack::Complete);
                 Ok(PieceOutcome::Complete)
             }
-            Err(fault) => {
-                self.abandon(fault, &mut exchange.memory, observer)?;
-                Ok(PieceOutcome::Abandoned)
-            }
+            Err(fault) => match self.abandon(fault, &mut exchange.memory, observer) {
+                Err(LinkError::CutShort) => {
+                    observer.was_cut_short();
+                    Ok(PieceOutcome::CutShort)
+                }
+                abandoned => abandoned.map(|()| PieceOutcome::Abandoned),
+            },
         }
     }
 
@@ -105,6 +110,9 @@ impl Mesh {
         observer.sending_gradient(self.global_step());
         let (mut wait, mut completed) = (None, Vec::new());
         loop {
+            if observer.cuts_short() {
+                return Err(LinkError::CutShort.into());
+            }
             let mut progress = self.take_in(exchange);
             observer.enter_phase(ExchangePhase::Push);
             if self.replica.reduce_chunk(&mut exchange.memory) {

@@ -56,8 +56,7 @@ impl Mesh {
         }
         let loss = self.find_cause(slot, why);
         if !matches!(loss, LinkError::Lost { .. }) {
-            self.send_abort(&loss.to_string(), memory);
-            return Err(loss);
+            return Err(self.fail(loss, memory));
         }
         observer.note(&format!("{loss}; its place is kept"));
         self.disconnect_all(slot);

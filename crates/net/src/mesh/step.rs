@@ -59,6 +59,9 @@ impl Mesh {
         observer.sending_gradient(self.global_step());
         let mut wait = None;
         loop {
+            if self.replica.is_untouched() && observer.cuts_short() {
+                return Err(LinkError::CutShort.into());
+            }
             observer.enter_phase(ExchangePhase::Push);
             if self.replica.reduce_chunk(memory) {
                 while self.replica.reduce_chunk(memory) {}
@@ -136,6 +139,7 @@ impl Mesh {
             match event {
                 ReplicaEvent::Progress | ReplicaEvent::Bye => {}
                 ReplicaEvent::Abort(why) => return Err(LinkError::Aborted(why).into()),
+                ReplicaEvent::CutShort => return Err(LinkError::CutShort.into()),
                 // In a run that recovers, no worker exits before everything is on disk.
                 ReplicaEvent::Left if self.replica.recovers() => {}
                 ReplicaEvent::Left => {

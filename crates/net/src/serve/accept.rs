@@ -82,7 +82,7 @@ fn accept_until_over<'scope>(
         let ServerCore { server, observer, closed, closed_by_slot } = &mut *core;
         shared.traffic_by_slot(closed_by_slot, &mut by_slot);
         observer.traffic(&by_slot);
-        observer.phase_seconds(shared.phase_seconds(closed));
+        observer.totals(&shared.totals(closed));
         observer.tick(server).map_err(ServeError::Failed)?;
         let outcome = server.outcome().cloned();
         host.deliver(core);

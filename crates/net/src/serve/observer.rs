@@ -26,10 +26,10 @@ pub trait ServerObserver: Send {
     /// Called before each tick with the bytes sent to and received from each slot so far. The last
     /// entry is for connections without a slot, such as an evaluator's.
     fn traffic(&mut self, _by_slot: &[Traffic]) {}
-    /// Called before each tick with the seconds that all connections' threads together have spent
-    /// in each of [`ServerTotals::PHASES`] so far. Threads publish their times every 64 gradients
-    /// and at every control frame, so the sum lags a little.
-    fn phase_seconds(&mut self, _by_phase: [f64; 4]) {}
+    /// Called before each tick with what all connections' threads together have done so far.
+    /// Threads publish their times every 64 gradients and at every control frame, so the sum lags
+    /// a little.
+    fn totals(&mut self, _totals: &ServerTotals) {}
     /// A tracer for the thread of a new connection; `None` traces nothing.
     fn trace_connection(&mut self) -> Option<Box<dyn ConnectionTracer>> {
         None

@@ -121,11 +121,11 @@ impl<'a> ServerShared<'a> {
         }
     }
 
-    /// Seconds in each phase, of the threads of open connections and closed ones.
-    pub(super) fn phase_seconds(&self, closed: &ServerTotals) -> [f64; 4] {
+    /// What the threads of open connections and closed ones have done.
+    pub(super) fn totals(&self, closed: &ServerTotals) -> ServerTotals {
         let mut all = *closed;
         self.connections().iter().flatten().for_each(|connection| all.add(&connection.totals()));
-        all.phases
+        all
     }
 
     /// Makes all threads end: each after it has written what is queued or, if that is of no use

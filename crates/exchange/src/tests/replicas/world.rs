@@ -328,6 +328,7 @@ impl ReplicaWorld {
             }
             // Said again, so that no peer takes the next process that ends for the cause.
             Ok(ReplicaEvent::Abort(why)) => return self.fail(slot, &why),
+            Ok(ReplicaEvent::CutShort) => unreachable!("no run here is cut short"),
             Err(error) => return self.fail(slot, &error.to_string()),
         }
         true
