@@ -55,7 +55,8 @@ pub struct EvaluateArgs {
     /// Set a key of the job; the value is TOML, and a bare word is text
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
-    /// Labels of an IDX file of images [default: the file beside it, by MNIST's names]
+    /// Labels of an IDX file of images or of a numpy array [default: the file beside it, as
+    /// labels-idx1 beside images-idx3, or y_test beside x_test]
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
     /// Probability above which an example of two classes counts as one of the second

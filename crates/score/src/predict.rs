@@ -73,7 +73,7 @@ pub fn predict(
     out.write_all(&rows.header()).and_then(|()| out.flush()).map_err(ScoreError::output)?;
     let mut writer = AnswerWriter { ids, answerer, rows, bad_rows: options.bad_rows };
     let write = move |scored| writer.write(&scored);
-    let mut counts = PredictCounts::default();
+    let mut counts = skipped_before(input);
     let mut take = |answers: Answers, is_last: bool| {
         counts.rows += answers.counts.rows;
         counts.bad += answers.counts.bad;
@@ -87,6 +87,16 @@ pub fn predict(
     }
     out.flush().map_err(ScoreError::output)?;
     Ok(counts)
+}
+
+/// The bad rows that were left out when the input was opened.
+fn skipped_before(input: &ScoreInput) -> PredictCounts {
+    let (bad, origin) = match input {
+        ScoreInput::Examples(input) => (input.skipped, &*input.origin),
+        ScoreInput::Text(_) => (0, ""),
+    };
+    let first_bad = (bad > 0).then(|| format!("{origin}: {bad} records cannot be read"));
+    PredictCounts { bad, first_bad, ..PredictCounts::default() }
 }
 
 /// The columns that identify a row.

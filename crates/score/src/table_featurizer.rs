@@ -116,9 +116,9 @@ impl TextFeaturizer for TableFeaturizer {
             } else {
                 rows.block.push_row(&row.keys, &row.values, row.label);
             }
-            rows.numbers.push(line);
             let id = |&at: &usize| String::from_utf8_lossy(fields.get(at)).into_owned();
             rows.block.ids.extend(columns.ids.iter().map(id));
+            rows.end_row(line);
         }
         self.row = row;
         Ok(())
