@@ -85,7 +85,8 @@ impl TableFeaturizer {
             match self.encoder(&names) {
                 Ok(encoder) => return Ok((names, format, encoder)),
                 Err(what) => {
-                    let is_known = |name| self.featurizer.columns.iter().any(|c| c.name == *name);
+                    let columns = &self.featurizer.columns;
+                    let is_known = |name: &String| columns.iter().any(|c| c.name == *name);
                     let has_names = names.iter().any(is_known);
                     let hint = if has_names { "" } else { "; the first row must name the columns" };
                     // The reason that counts is that of the delimiter which divides the header.
