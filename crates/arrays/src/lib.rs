@@ -5,7 +5,9 @@
 //!   under any names;
 //! - [`Pictures`]: JPEG and PNG files, read one by one.
 //!
-//! All give a training set and a test set of [`Examples`](paceline_data::Examples). Files that are
+//! All give a training set and a test set of [`Examples`](paceline_data::Examples);
+//! [`open_array_inputs`] and [`open_record_inputs`] give those that a trained model predicts from,
+//! read the same way. Files that are
 //! stored plain are mapped, so they may be larger than memory.
 //!
 //! ```
@@ -35,16 +37,22 @@
 // The examples of the README are compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
+mod array_source;
 mod classes;
 mod file_array;
 mod npy;
 mod numpy;
+mod numpy_input;
 pub mod pictures;
+mod record_index;
+mod record_input;
 mod records;
 mod split_rule;
 mod tf_example;
 mod zip;
 
 pub use numpy::{ArrayExamples, NumpySpec, open_numpy};
+pub use numpy_input::{ArrayInputSpec, ArrayLabels, open_array_inputs};
 pub use pictures::{PictureOptions, Pictures};
+pub use record_input::{RecordInputSpec, open_record_inputs};
 pub use records::{RecordExamples, RecordSpec, open_records};

@@ -1,14 +1,14 @@
 //! Dense examples in numpy's files.
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use paceline_data::sniff::{FileKind, sniff_file};
-use paceline_data::{DataError, Examples, HoldOut, SelectedExamples, TrainTest};
+use paceline_data::{DataError, ElementForm, Examples, HoldOut, SelectedExamples, TrainTest};
 
+use crate::array_source::ArraySource;
 use crate::classes::{check_test_labels, classes_of, count_classes};
-use crate::file_array::{FileArray, NpzFile, fault};
+use crate::file_array::{FileArray, fault};
 use crate::npy::ElementKind;
 use crate::split_rule::{SplitRule, hold_out};
 
@@ -69,6 +69,8 @@ pub struct ArrayExamples {
     labels: Vec<u32>,
     planes: PlaneOrder,
     classes: usize,
+    /// Whether bytes become numbers from 0 to 1.
+    are_pixels: bool,
 }
 
 /// How the values of an example lie in the array.
@@ -159,100 +161,61 @@ fn split(
     Ok(TrainTest { origin, ..TrainTest::new(train, test) })
 }
 
-/// Where arrays are found by name.
-enum ArraySource {
-    Archive(PathBuf, NpzFile),
-    Directory(PathBuf, Option<String>),
-}
-
-impl ArraySource {
-    fn open(path: &Path) -> Result<Self, DataError> {
-        if path.is_dir() {
-            return Ok(ArraySource::Directory(path.into(), None));
-        }
-        match sniff_file(path)? {
-            FileKind::Zip => Ok(ArraySource::Archive(path.into(), NpzFile::open(path)?)),
-            FileKind::Npy => {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let name = name.trim_end_matches(".gz").trim_end_matches(".npy").to_owned();
-                let dir = path.parent().unwrap_or(Path::new(""));
-                Ok(ArraySource::Directory(dir.into(), Some(name)))
-            }
-            found => Err(DataError::WrongKind { path: path.into(), kind: "numpy", found }),
-        }
-    }
-
-    /// The names of the inputs: that of the `.npy` file, if the path is one.
-    fn with_own_name(&self, names: Vec<String>) -> Vec<String> {
-        match self {
-            ArraySource::Directory(_, Some(name)) => vec![name.clone()],
-            _ => names,
-        }
-    }
-
-    fn first_of(&self, names: &[String]) -> Result<Option<FileArray>, DataError> {
-        for name in names {
-            let found = match self {
-                ArraySource::Archive(_, archive) => archive.array(name)?,
-                ArraySource::Directory(dir, _) => {
-                    // A name may be given with its extension, or the file may be gzip.
-                    let files = ["", ".npy", ".npy.gz"].map(|end| dir.join(format!("{name}{end}")));
-                    let file = files.iter().find(|file| file.is_file());
-                    file.map(|file| FileArray::open(file)).transpose()?
-                }
-            };
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
-
-    fn required(&self, names: &[String], key: &str) -> Result<FileArray, DataError> {
-        if let Some(array) = self.first_of(names)? {
-            return Ok(array);
-        }
-        let (path, mut there) = match self {
-            ArraySource::Archive(path, archive) => (path, archive.names()),
-            ArraySource::Directory(dir, _) => (dir, npy_names(dir)),
-        };
-        there.sort();
-        there.truncate(20);
-        let what = format!(
-            "there is no array {}; it has {}; set {key} to a name",
-            names.join(" or "),
-            if there.is_empty() { "none".into() } else { there.join(", ") }
-        );
-        Err(fault(path, what))
-    }
-}
-
-/// The names of the arrays in a directory.
-fn npy_names(dir: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(|name| Some(name.strip_suffix(".npy")?.to_owned())).collect()
-}
-
 impl ArrayExamples {
     fn new(ArrayPair { inputs, labels }: ArrayPair) -> Result<Self, DataError> {
         let planes = PlaneOrder::of(&inputs)?;
-        let numbers = whole_numbers(&labels)?;
-        if inputs.len() != numbers.len() {
-            return Err(DataError::Mismatch {
-                first: inputs.name.clone(),
-                second: labels.name.clone(),
-                what: format!("{} examples and {} labels", inputs.len(), numbers.len()),
-            });
-        }
-        if u32::try_from(numbers.len()).is_err() || numbers.is_empty() {
-            let what = format!("{} examples; there must be from 1 to {}", numbers.len(), u32::MAX);
+        let labels = paired_labels(&inputs, &labels)?;
+        if u32::try_from(labels.len()).is_err() || labels.is_empty() {
+            let what = format!("{} examples; there must be from 1 to {}", labels.len(), u32::MAX);
             return Err(fault(&inputs.name, what));
         }
-        let labels = classes_of(&numbers, &labels.name, "example")?;
         let classes = count_classes(&labels);
-        Ok(ArrayExamples { inputs, labels, planes, classes })
+        let are_pixels = inputs.kind == ElementKind::U8;
+        Ok(ArrayExamples { inputs, labels, planes, classes, are_pixels })
     }
+
+    /// The examples of an array for a model that takes this form and shape; without labels, all
+    /// are of class 0.
+    pub(crate) fn for_model(
+        inputs: FileArray,
+        labels: Option<&FileArray>,
+        form: ElementForm,
+        shape: [usize; 3],
+    ) -> Result<Self, DataError> {
+        let planes = PlaneOrder::of(&inputs)?;
+        if planes.shape() != shape {
+            let (found, takes) = (planes.shape(), shape);
+            let what = format!(
+                "examples of {found:?} values (channels, rows and columns), but the model takes \
+                 {takes:?}; reshape the array as the training data"
+            );
+            return Err(fault(&inputs.name, what));
+        }
+        let are_pixels = form == ElementForm::Pixels;
+        if are_pixels && inputs.kind != ElementKind::U8 {
+            let what = "its elements are not bytes (uint8), but the model was trained on bytes, \
+                        which it divides by 255; save the array as uint8";
+            return Err(fault(&inputs.name, what));
+        }
+        let labels = match labels {
+            Some(labels) => paired_labels(&inputs, labels)?,
+            None => vec![0; inputs.len()],
+        };
+        Ok(ArrayExamples { inputs, labels, planes, classes: 0, are_pixels })
+    }
+}
+
+/// The classes of an array's examples.
+fn paired_labels(inputs: &FileArray, labels: &FileArray) -> Result<Vec<u32>, DataError> {
+    let numbers = whole_numbers(labels)?;
+    if inputs.len() != numbers.len() {
+        return Err(DataError::Mismatch {
+            first: inputs.name.clone(),
+            second: labels.name.clone(),
+            what: format!("{} examples and {} labels", inputs.len(), numbers.len()),
+        });
+    }
+    classes_of(&numbers, &labels.name, "example")
 }
 
 impl PlaneOrder {
@@ -357,6 +320,10 @@ impl Examples for ArrayExamples {
         self.classes
     }
 
+    fn element_form(&self) -> ElementForm {
+        if self.are_pixels { ElementForm::Pixels } else { ElementForm::Numbers }
+    }
+
     fn class_of(&self, example: u32) -> Option<u32> {
         Some(self.labels[example as usize])
     }
@@ -378,7 +345,7 @@ impl Examples for ArrayExamples {
                 });
             }
         }
-        if self.inputs.kind == ElementKind::U8 {
+        if self.are_pixels {
             out.iter_mut().for_each(|value| *value /= 255.0);
         } else if !out.iter().fold(true, |finite, value| finite & value.is_finite()) {
             let name = self.inputs.name.display();

@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
-use paceline_data::sniff::{FileKind, check_kind, sniff};
-use paceline_data::sparse::{MAX_RECORD_BYTES, source_files};
+use paceline_data::sniff::{FileKind, check_kind};
+use paceline_data::sparse::source_files;
 use paceline_data::{
-    DataError, Examples, HoldOut, OnBad, OpenMeter, OpenObserver, SelectedExamples, TrainTest,
-    unpack,
+    DataError, ElementForm, Examples, HoldOut, OnBad, OpenMeter, OpenObserver, SelectedExamples,
+    TrainTest, unpack,
 };
-use paceline_tfrecord::{RecordError, split_record};
 
 use crate::classes::{check_test_labels, classes_of, count_classes};
 use crate::file_array::{fault, map};
 use crate::pictures::{CropDraw, PictureOptions};
+use crate::record_index::{BadRecords, DAMAGED, InputForm, RecordIndex, RecordPlace};
 use crate::split_rule::{SplitRule, hold_out};
-use crate::tf_example::{FeatureList, ListKind, features, names};
+use crate::tf_example::features;
 
 /// Which features of which records to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,28 +60,9 @@ pub struct RecordExamples {
 }
 
 #[derive(Clone, Debug)]
-struct RecordFile {
+pub(crate) struct RecordFile {
     path: PathBuf,
     map: Arc<Mmap>,
-}
-
-/// Where a record's data lies.
-#[derive(Clone, Copy, Debug)]
-struct RecordPlace {
-    file: u32,
-    len: u32,
-    offset: u64,
-}
-
-/// What an example's inputs are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InputForm {
-    /// This many numbers.
-    Numbers(usize),
-    /// This many bytes, each a pixel.
-    Pixels(usize),
-    /// An encoded picture.
-    Picture,
 }
 
 /// Opens records as a training set and a test set.
@@ -121,30 +102,13 @@ impl RecordExamples {
         spec: &RecordSpec,
         observer: &mut dyn OpenObserver,
     ) -> Result<Self, DataError> {
-        let paths = source_files(path)?;
-        let sizes = paths.iter().map(|file| file.metadata().map_or(0, |about| about.len()));
-        let mut meter = OpenMeter::new(observer, "reading", path, sizes.sum());
-        let mut index = RecordIndex { spec, places: Vec::new(), labels: Vec::new(), form: None };
-        let mut files = Vec::new();
-        for (number, path) in (0..).zip(paths) {
-            check_kind(&path, "tfrecord", FileKind::TfRecord)?;
-            if unpack::open(&path)?.is_gzip() {
-                let what = "gzip has no random access, which dense examples need; unpack it first: \
-                            gunzip";
-                return Err(fault(&path, what));
-            }
-            let map = map(&path)?;
-            index.add_file(number, &path, &map, &mut meter)?;
-            files.push(RecordFile { path, map });
-        }
-        let RecordIndex { places, labels, form, .. } = index;
-        let Some(form) = form else { return Err(fault(path, "there are no records")) };
-        if u32::try_from(places.len()).is_err() {
-            return Err(fault(path, format!("more than {} records", u32::MAX)));
-        }
+        let bad = if spec.on_bad == OnBad::Skip { BadRecords::Skip } else { BadRecords::Fail };
+        let label = Some(&*spec.labels);
+        let index = RecordIndex::new(&spec.inputs, label, bad);
+        let IndexedRecords { files, places, labels, form } = index_files(path, index, observer)?;
         let labels = classes_of(&labels, path, "record")?;
         Ok(RecordExamples {
-            files: files.into(),
+            files,
             places,
             classes: count_classes(&labels),
             labels,
@@ -155,20 +119,33 @@ impl RecordExamples {
         })
     }
 
+    /// Records that a model predicts from, of which some may be bad.
+    pub(crate) fn for_model(
+        records: IndexedRecords,
+        labels: Vec<u32>,
+        feature: &str,
+        pictures: PictureOptions,
+    ) -> Self {
+        let IndexedRecords { files, places, form, .. } = records;
+        let (feature, classes, random_crops) = (feature.to_owned(), 0, false);
+        RecordExamples { files, places, labels, classes, feature, form, pictures, random_crops }
+    }
+
     /// The data of a record.
-    fn record(&self, example: u32) -> (&RecordFile, &[u8]) {
+    fn record(&self, example: u32) -> (&RecordFile, Option<&[u8]>) {
         let RecordPlace { file, len, offset } = self.places[example as usize];
         let file = &self.files[file as usize];
-        (file, &file.map[offset as usize..offset as usize + len as usize])
+        let data = || &file.map[offset as usize..offset as usize + len as usize];
+        (file, (len != DAMAGED).then(data))
     }
 
     fn read(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<(), String> {
-        let (_, record) = self.record(example);
+        let record = self.record(example).1.ok_or("the data fails its checksum")?;
         let [inputs] = features(record, [&self.feature]).map_err(|error| error.to_string())?;
         let inputs = inputs.ok_or_else(|| format!("it lacks the feature {:?}", self.feature))?;
         let form = InputForm::of(&inputs)?;
         if form != self.form {
-            return Err(format!("its inputs are {form}, those of the first are {}", self.form));
+            return Err(format!("its inputs are {form} instead of {}", self.form));
         }
         let bytes = inputs.bytes().map_err(|error| error.to_string())?.unwrap_or_default();
         match form {
@@ -192,117 +169,43 @@ impl RecordExamples {
     }
 }
 
-/// Finds the records of files.
-struct RecordIndex<'a> {
-    spec: &'a RecordSpec,
-    places: Vec<RecordPlace>,
-    labels: Vec<i64>,
-    /// The form of the first record's inputs, which all others must have.
-    form: Option<InputForm>,
+/// The records of some files.
+pub(crate) struct IndexedRecords {
+    pub(crate) files: Arc<[RecordFile]>,
+    pub(crate) places: Vec<RecordPlace>,
+    pub(crate) labels: Vec<i64>,
+    pub(crate) form: InputForm,
 }
 
-impl RecordIndex<'_> {
-    fn add_file(
-        &mut self,
-        file: u32,
-        path: &Path,
-        map: &[u8],
-        meter: &mut OpenMeter<'_>,
-    ) -> Result<(), DataError> {
-        let (mut rest, mut number) = (map, 0u64);
-        while !rest.is_empty() {
-            let offset = (map.len() - rest.len()) as u64;
-            let damaged = |what: String| fault(path, format!("record {number} (from 0): {what}"));
-            let record = split_record(rest, MAX_RECORD_BYTES)
-                .map_err(|kind| fault(path, RecordError { record: number, offset, kind }))?;
-            let Some(record) = record else {
-                return Err(damaged("the file ends within it; copy it again".into()));
-            };
-            let taken = rest.len() - record.rest.len();
-            rest = record.rest;
-            meter.add(taken as u64)?;
-            match record.data.ok_or_else(|| String::from("the data fails its checksum")) {
-                Ok(data) => match self.label(data) {
-                    Ok(label) => {
-                        let len = data.len() as u32;
-                        // A record's length and its checksum take twelve bytes.
-                        self.places.push(RecordPlace { file, len, offset: offset + 12 });
-                        self.labels.push(label);
-                        meter.set_rows(self.places.len() as u64);
-                    }
-                    Err(what) => self.bad(path, number, what)?,
-                },
-                Err(what) => self.bad(path, number, what)?,
-            }
-            number += 1;
+/// Maps files and finds their records.
+pub(crate) fn index_files(
+    path: &Path,
+    mut index: RecordIndex<'_>,
+    observer: &mut dyn OpenObserver,
+) -> Result<IndexedRecords, DataError> {
+    let paths = source_files(path)?;
+    let sizes = paths.iter().map(|file| file.metadata().map_or(0, |about| about.len()));
+    let mut meter = OpenMeter::new(observer, "reading", path, sizes.sum());
+    let mut files = Vec::new();
+    for (number, path) in (0..).zip(paths) {
+        check_kind(&path, "tfrecord", FileKind::TfRecord)?;
+        if unpack::open(&path)?.is_gzip() {
+            let what = "gzip has no random access, which dense examples need; unpack it first: \
+                        gunzip";
+            return Err(fault(&path, what));
         }
-        Ok(())
+        let map = map(&path)?;
+        index.add_file(number, &path, &map, &mut meter)?;
+        files.push(RecordFile { path, map });
     }
-
-    fn bad(&self, path: &Path, number: u64, what: String) -> Result<(), DataError> {
-        if self.spec.on_bad == OnBad::Skip {
-            return Ok(());
-        }
-        Err(DataError::Row { path: path.into(), unit: "record", number, what })
+    let RecordIndex { places, labels, form, .. } = index;
+    let Some(form) = form.filter(|_| !places.is_empty()) else {
+        return Err(fault(path, "there are no records"));
+    };
+    if u32::try_from(places.len()).is_err() {
+        return Err(fault(path, format!("more than {} records", u32::MAX)));
     }
-
-    /// The label of a record; also checks the form of its inputs.
-    fn label(&mut self, record: &[u8]) -> Result<i64, String> {
-        let RecordSpec { inputs: input_name, labels: label_name, .. } = self.spec;
-        let found = features(record, [input_name, label_name])
-            .map_err(|error| format!("not a tf.train.Example: {error}"))?;
-        let missing = |key: &str, name: &str| {
-            let there = names(record).join(", ");
-            format!("it has no feature {name:?}, but {there}; set {key} to a name")
-        };
-        let [Some(inputs), label] = found else {
-            return Err(missing("data.inputs", input_name));
-        };
-        let label = label.ok_or_else(|| missing("data.labels", label_name))?;
-        let form = InputForm::of(&inputs)?;
-        let first = *self.form.get_or_insert(form);
-        if form != first {
-            return Err(format!("its inputs are {form}, but those of the first record {first}"));
-        }
-        let (mut value, mut count) = (0.0, 0);
-        label
-            .numbers(|number| {
-                value = number;
-                count += 1;
-            })
-            .map_err(|error| error.to_string())?;
-        if count != 1 || value.fract() != 0.0 {
-            return Err(format!("the feature {label_name:?} is not one whole number"));
-        }
-        Ok(value as i64)
-    }
-}
-
-impl InputForm {
-    fn of(inputs: &FeatureList<'_>) -> Result<Self, String> {
-        let wrong = |error| format!("not a tf.train.Example: {error}");
-        if inputs.kind == ListKind::Bytes {
-            let bytes = inputs.bytes().map_err(wrong)?.unwrap_or_default();
-            return match sniff(bytes) {
-                FileKind::Jpeg | FileKind::Png => Ok(InputForm::Picture),
-                FileKind::Empty => Err("its inputs are empty".into()),
-                _ => Ok(InputForm::Pixels(bytes.len())),
-            };
-        }
-        let mut count = 0;
-        inputs.numbers(|_| count += 1).map_err(wrong)?;
-        if count == 0 { Err("its inputs are empty".into()) } else { Ok(InputForm::Numbers(count)) }
-    }
-}
-
-impl std::fmt::Display for InputForm {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            InputForm::Numbers(count) => write!(f, "{count} numbers"),
-            InputForm::Pixels(count) => write!(f, "{count} bytes"),
-            InputForm::Picture => f.write_str("an encoded picture"),
-        }
-    }
+    Ok(IndexedRecords { files: files.into(), places, labels, form })
 }
 
 impl Examples for RecordExamples {
@@ -319,6 +222,14 @@ impl Examples for RecordExamples {
 
     fn classes(&self) -> usize {
         self.classes
+    }
+
+    fn element_form(&self) -> ElementForm {
+        match self.form {
+            InputForm::Numbers(_) => ElementForm::Numbers,
+            InputForm::Pixels(_) => ElementForm::Pixels,
+            InputForm::Picture => ElementForm::Pictures,
+        }
     }
 
     fn class_of(&self, example: u32) -> Option<u32> {

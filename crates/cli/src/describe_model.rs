@@ -4,9 +4,13 @@
 use std::ops::ControlFlow;
 
 use paceline_arrays::PictureOptions;
-use paceline_data::{OpenReport, SparseKind};
+use paceline_data::sparse::FeatureNames;
+use paceline_data::{ElementForm, Examples, OpenReport, SparseKind};
 use paceline_engine::TrainingData;
-use paceline_record::{InputDescription, InputKind, LayerDescription, ModelDescription, ModelForm};
+use paceline_record::{
+    InputDescription, InputKind, LayerDescription, ModelDescription, ModelForm, RecordElements,
+    RowNames,
+};
 
 use paceline_table::table_featurizer;
 
@@ -53,7 +57,10 @@ fn input_kind(plan: &Plan, data: &TrainingData, shape: DataShape) -> InputKind {
             SparseKind::Libsvm => {
                 InputKind::Libsvm { features, first_index: set.train.first_index() }
             }
-            SparseKind::TfRecord => InputKind::TfRecord { features },
+            SparseKind::TfRecord => {
+                let FeatureNames { label, index, value } = spec.feature_names.clone();
+                InputKind::TfRecord { features, names: RowNames { label, index, value } }
+            }
             SparseKind::Criteo => InputKind::Criteo { features },
             SparseKind::Clicks => InputKind::Clicks { features },
             // Tables are described by their featuriser.
@@ -64,7 +71,38 @@ fn input_kind(plan: &Plan, data: &TrainingData, shape: DataShape) -> InputKind {
             InputKind::Images { size, resize, mean, std }
         }
         (_, TrainingData::Images(_)) => InputKind::Digits { rows, columns },
+        (_, TrainingData::Examples(set)) => dense_kind(&plan.data.kind, &*set.train),
         _ => InputKind::Array { shape: shape.planes },
+    }
+}
+
+/// What a dense model takes whose examples are read one by one.
+fn dense_kind(kind: &DataKind, examples: &dyn Examples) -> InputKind {
+    let (shape, form) = (examples.shape(), examples.element_form());
+    match (kind, form) {
+        (DataKind::DenseRows(_), ElementForm::Rows { first_index }) => {
+            InputKind::Libsvm { features: examples.inputs(), first_index }
+        }
+        (DataKind::Numpy(spec), _) => InputKind::Numpy {
+            shape,
+            pixels: form == ElementForm::Pixels,
+            inputs: spec.inputs.clone(),
+            labels: spec.labels.clone(),
+        },
+        (DataKind::Records(spec), _) => {
+            let elements = match form {
+                ElementForm::Pixels => RecordElements::Pixels,
+                ElementForm::Pictures => {
+                    let PictureOptions { resize, mean, std, .. } =
+                        PictureOptions::new(spec.size, 0);
+                    RecordElements::Pictures { resize, mean, std }
+                }
+                _ => RecordElements::Numbers,
+            };
+            let (inputs, labels) = (spec.inputs.clone(), spec.labels.clone());
+            InputKind::Records { shape, inputs, labels, elements }
+        }
+        _ => InputKind::Array { shape },
     }
 }
 

@@ -35,7 +35,7 @@ pub fn launch(
     let examples = check_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
     let checkpoint = options.checkpoint()?;
     if checkpoint.is_none() {
-        open_start(job, plan)?;
+        open_start(job, plan, &|text| options.say(text))?;
     }
     if let Some(checkpoint) = &checkpoint {
         let slots = plan.cluster.slots(plan.cluster.workers);

@@ -55,7 +55,8 @@ pub struct EvaluateArgs {
     /// Set a key of the job; the value is TOML, and a bare word is text
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
-    /// Labels of an IDX file of images [default: the file beside it, by MNIST's names]
+    /// Labels of an IDX file of images or of a numpy array [default: the file beside it, as
+    /// labels-idx1 beside images-idx3, or y_test beside x_test]
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
     /// Probability above which an example of two classes counts as one of the second
@@ -90,6 +91,8 @@ pub enum FormatName {
     Csv,
     /// An object of JSON on each line
     Jsonl,
+    /// A Parquet file
+    Parquet,
 }
 
 /// What to write for each row.
@@ -138,13 +141,16 @@ impl PredictArgs {
     /// The format of the output.
     pub(crate) fn output_format(&self) -> OutputFormat {
         let extension = self.output.as_ref().and_then(|path| path.extension());
-        let is_json = ["jsonl", "ndjson", "json"]
-            .iter()
-            .any(|known| extension.is_some_and(|extension| extension.eq_ignore_ascii_case(known)));
+        let has = |names: &[&str]| {
+            let is_one = |name: &&str| extension.is_some_and(|own| own.eq_ignore_ascii_case(name));
+            names.iter().any(is_one)
+        };
         match self.format {
             Some(FormatName::Csv) => OutputFormat::Csv,
             Some(FormatName::Jsonl) => OutputFormat::JsonLines,
-            None if is_json => OutputFormat::JsonLines,
+            Some(FormatName::Parquet) => OutputFormat::Parquet,
+            None if has(&["jsonl", "ndjson", "json"]) => OutputFormat::JsonLines,
+            None if has(&["parquet"]) => OutputFormat::Parquet,
             None => OutputFormat::Csv,
         }
     }

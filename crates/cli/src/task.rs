@@ -73,7 +73,7 @@ pub(crate) fn run_task(
     let mut settings = plan.settings(job.digest(), test_hooks::from_env());
     let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
     if has_params && options.resume.is_none() {
-        settings.start = open_start(job, plan)?;
+        settings.start = open_start(job, plan, &|_| {})?;
     }
     let place = task_place(plan, cluster, token)?;
     let steps = settings.step_layout(place.slots);

@@ -100,7 +100,7 @@ fn train_single(
     let workload = build_workload(plan, data);
     let mut settings = plan.settings(job.digest(), test_hooks::from_env());
     if options.resume.is_none() {
-        settings.start = open_start(job, plan)?;
+        settings.start = open_start(job, plan, &|text| options.say(text))?;
     }
     let threads = plan.threads(1);
     let place = TaskPlace {

@@ -7,6 +7,24 @@ use crate::batch::bytes_to_unit;
 use crate::error::DataError;
 use crate::images::Images;
 
+/// What the elements of a file are that examples are read from. Predictions read other files the
+/// same way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ElementForm {
+    /// Numbers, which keep their values.
+    #[default]
+    Numbers,
+    /// Bytes of pixels, which become numbers from 0 to 1.
+    Pixels,
+    /// Encoded pictures.
+    Pictures,
+    /// Rows of LIBSVM text.
+    Rows {
+        /// The index of the first feature: 0 or 1.
+        first_index: u32,
+    },
+}
+
 /// Examples of one size: each is a dense row of numbers with the number of its class.
 ///
 /// Implement this trait to train on data of your own. A reader asks for an example by its index
@@ -68,6 +86,11 @@ pub trait Examples: Send + Sync {
     /// The names of the classes, if they have names: class `i` is the name at index `i`.
     fn class_names(&self) -> &[String] {
         &[]
+    }
+
+    /// What the elements of the files are that the examples are read from.
+    fn element_form(&self) -> ElementForm {
+        ElementForm::Numbers
     }
 
     /// The class of an example, if it is known without reading the example.

@@ -77,7 +77,7 @@ pub use cache_dir::{UNFINISHED_PREFIX, cache_dir, unfinished};
 pub use digits::Digits;
 pub use digits_cache::cached_digits;
 pub use error::DataError;
-pub use examples::Examples;
+pub use examples::{ElementForm, Examples};
 pub use fake_images::{FakeImages, Split};
 pub use hold_out::{ChosenExamples, HoldOut};
 pub use images::Images;

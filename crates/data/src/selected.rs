@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::DataError;
-use crate::examples::Examples;
+use crate::examples::{ElementForm, Examples};
 use crate::hold_out::{choose_by_class, test_order};
 
 /// Some examples of a set, in an order of their own; all of them without a list.
@@ -77,6 +77,14 @@ impl<E: Examples + ?Sized> Examples for SelectedExamples<E> {
 
     fn classes(&self) -> usize {
         self.source.classes()
+    }
+
+    fn class_names(&self) -> &[String] {
+        self.source.class_names()
+    }
+
+    fn element_form(&self) -> ElementForm {
+        self.source.element_form()
     }
 
     fn class_of(&self, example: u32) -> Option<u32> {

@@ -124,7 +124,7 @@ pub use settings::{
     Stop, TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
-pub use start_model::{StartModel, StartTensor};
+pub use start_model::{FeatureMove, StartModel, StartTensor};
 pub use step_pieces::{ExchangeConditions, route_pieces, travels_in_pieces};
 pub use stop_reason::StopReason;
 pub use task_place::TaskPlace;

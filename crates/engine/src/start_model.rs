@@ -3,7 +3,10 @@
 //! A run may have more features than the model it starts from: then the tensors whose last
 //! dimension is the number of features are longer, and the new values are those of a run without
 //! a start. Anything else that differs is an error.
+//!
+//! Features are found by their numbers, or by [`FeatureMove`]s if their numbers changed.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -23,6 +26,25 @@ pub struct StartModel {
     name: String,
     tensors: Vec<StartTensor>,
     read: Box<ReadTensor>,
+    /// Where features are found, if they are not found by their numbers.
+    moves: Option<FeatureMoves>,
+}
+
+/// Where the features of a run are in the model it starts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FeatureMoves {
+    /// The number of features of the model that training starts from.
+    inputs: usize,
+    moves: Vec<FeatureMove>,
+}
+
+/// Features of a run, and the first of them in the model it starts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureMove {
+    /// The features.
+    pub to: Range<usize>,
+    /// The first of them in the model that training starts from.
+    pub from: usize,
 }
 
 /// A tensor of a [`StartModel`].
@@ -48,7 +70,15 @@ impl StartModel {
         tensors: Vec<StartTensor>,
         read: impl Fn(usize, usize, &mut [f32]) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), tensors, read: Box::new(read) }
+        Self { name: name.into(), tensors, read: Box::new(read), moves: None }
+    }
+
+    /// Finds features by these moves and not by their numbers. The model that training starts from
+    /// has `inputs` features; features that no move names are new.
+    #[must_use]
+    pub fn moving_features(mut self, inputs: usize, moves: Vec<FeatureMove>) -> Self {
+        self.moves = Some(FeatureMoves { inputs, moves });
+        self
     }
 
     /// The model whose parameters a program has.
@@ -87,11 +117,14 @@ impl StartModel {
                 if start >= range.end {
                     break;
                 }
-                let from = start.max(range.start);
-                let to = (start + part.known).min(range.end);
-                if from < to {
-                    let at = row * part.known + from - start;
-                    let out = &mut params[from - range.start..to - range.start];
+                for FeatureMove { to, from: known } in &*part.moves {
+                    let from = (start + to.start).max(range.start);
+                    let end = (start + to.end).min(range.end);
+                    if from >= end {
+                        continue;
+                    }
+                    let at = row * part.known + known + from - start - to.start;
+                    let out = &mut params[from - range.start..end - range.start];
                     (self.read)(part.number, at, out).map_err(|source| TrainError::Io {
                         what: format!("cannot read {}", self.name),
                         source,
@@ -117,7 +150,7 @@ impl StartModel {
     }
 
     /// Where the values of each tensor of the model come from.
-    fn parts<'m>(&self, model: &'m dyn Model) -> Result<Vec<TensorPart<'m>>, TrainError> {
+    fn parts<'m>(&'m self, model: &'m dyn Model) -> Result<Vec<TensorPart<'m>>, TrainError> {
         let (layout, inputs) = (model.layout(), model.inputs());
         let wrong = |text: String| TrainError::Settings(format!("{}: {text}", self.name));
         let known = |name: &str| layout.tensors().iter().any(|tensor| tensor.name == name);
@@ -127,7 +160,7 @@ impl StartModel {
                 "it has a tensor {name:?} {shape:?}, and the model has not"
             )));
         }
-        let part = |tensor: &'m Tensor| {
+        let part = |(index, tensor): (usize, &'m Tensor)| {
             let (name, shape) = (&tensor.name, &tensor.shape);
             let Some(number) = self.tensors.iter().position(|found| found.name == *name) else {
                 return Err(wrong(format!("it has no tensor {name:?}, which is {shape:?}")));
@@ -135,16 +168,36 @@ impl StartModel {
             let found = &self.tensors[number].shape;
             let [width, known] = [shape, found].map(|shape| shape.last().copied().unwrap_or(1));
             let leading = |shape: &[usize]| shape[..shape.len().saturating_sub(1)].to_vec();
-            let is_grown = width == inputs && known < width && leading(shape) == leading(found);
+            let is_like = width == inputs && leading(shape) == leading(found);
+            // Only the first tensor is applied to features.
+            if let Some(FeatureMoves { inputs, moves }) = self.moves.as_ref().filter(|_| index == 0)
+            {
+                if !is_like || known != *inputs {
+                    return Err(wrong(format!(
+                        "tensor {name:?} is {found:?}, but the model has {shape:?}; features are \
+                         matched by their columns only if the model begins with a dense layer \
+                         of the same size"
+                    )));
+                }
+                return Ok(TensorPart {
+                    tensor,
+                    number,
+                    width,
+                    known,
+                    moves: Cow::Borrowed(moves),
+                });
+            }
+            let is_grown = is_like && known < width;
             if shape != found && !is_grown {
                 return Err(wrong(format!(
                     "tensor {name:?} is {found:?}, but the model has {shape:?}; only features may \
                      be added"
                 )));
             }
-            Ok(TensorPart { tensor, number, width, known })
+            let moves = Cow::Owned(vec![FeatureMove { to: 0..known, from: 0 }]);
+            Ok(TensorPart { tensor, number, width, known, moves })
         };
-        layout.tensors().iter().map(part).collect()
+        layout.tensors().iter().enumerate().map(part).collect()
     }
 }
 
@@ -157,6 +210,8 @@ struct TensorPart<'m> {
     width: usize,
     /// The last dimension in the model that training starts from.
     known: usize,
+    /// Where the values of a row come from.
+    moves: Cow<'m, [FeatureMove]>,
 }
 
 impl TensorPart<'_> {

@@ -1,14 +1,18 @@
 //! Translates a trained model into an ONNX file.
 
-use paceline_record::{InputKind, ModelForm};
+use paceline_record::{InputKind, ModelForm, RecordElements};
 use paceline_score::TrainedModel;
 
+use crate::columns::{RowFeatures, add_columns, add_vectors};
 use crate::graph::Graph;
 use crate::layers::add_layers;
 use crate::schema::{Attribute, Dimension, ElementType};
 
 /// The largest message of protobuf, in bytes.
 const MAX_BYTES: usize = i32::MAX as usize;
+
+/// The attribute of a node that converts numbers to floats.
+const TO_FLOAT: [(&str, Attribute); 1] = [("to", Attribute::Int(ElementType::Float as i64))];
 
 /// An exported model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +53,7 @@ pub fn export(model: &TrainedModel) -> Result<Exported, OnnxError> {
         ModelForm::Softmax { .. } => {
             let input = add_dense_input(&mut graph, model, &mut notes);
             let flat = [("axis", Attribute::Int(1))];
-            let flat = graph.node("Flatten", &[&input], "values", &flat);
+            let flat = graph.node("Flatten", &[&input], "flat", &flat);
             add_tensors(&mut graph, model);
             let transposed = [("transB", Attribute::Int(1))];
             graph.node("Gemm", &[&flat, "weight", "bias"], "class_scores", &transposed)
@@ -89,6 +93,57 @@ fn add_linear(
     features: usize,
     notes: &mut Vec<String>,
 ) -> String {
+    let rows = match model.table_featurizer() {
+        Some(table) => add_columns(graph, table, &taken_names(model), notes),
+        None => add_keys(graph, model, features, notes),
+    };
+    add_tensors(graph, model);
+    graph.ints("last_axis", &[1]);
+    graph.node("Gather", &["weight", &rows.keys], "weights_of_keys", &[]);
+    graph.node("Mul", &["weights_of_keys", &rows.values], "products", &[]);
+    let keep = [("keepdims", Attribute::Int(1))];
+    graph.node("ReduceSum", &["products", "last_axis"], "sums", &keep);
+    graph.node("Add", &["sums", "bias"], "row_scores", &[])
+}
+
+/// The names in a graph that are not those of columns.
+fn taken_names(model: &TrainedModel) -> Vec<&str> {
+    const NAMES: [&str; 23] = [
+        "weight",
+        "bias",
+        "keys",
+        "values",
+        "flat",
+        "features",
+        "example_shape",
+        "planes",
+        "last_axis",
+        "weights_of_keys",
+        "products",
+        "sums",
+        "row_scores",
+        "class_scores",
+        "scores",
+        "opposite",
+        "both",
+        "probabilities",
+        "zero",
+        "class",
+        "score",
+        "score_axis",
+        "is_second",
+    ];
+    let tensors = model.layout().tensors().iter().map(|tensor| tensor.name.as_str());
+    NAMES.into_iter().chain(tensors).collect()
+}
+
+/// Adds keys and values as inputs.
+fn add_keys(
+    graph: &mut Graph,
+    model: &TrainedModel,
+    features: usize,
+    notes: &mut Vec<String>,
+) -> RowFeatures {
     let shape = [Dimension::Named("N"), Dimension::Named("K")];
     let about_keys = format!("keys of the features that are not zero, from 0 to {}", features - 1);
     graph.input("keys", ElementType::Int64, &shape, &about_keys);
@@ -100,13 +155,7 @@ fn add_linear(
         features - 1
     ));
     notes.extend(key_note(&model.description().input.kind));
-    add_tensors(graph, model);
-    graph.ints("last_axis", &[1]);
-    graph.node("Gather", &["weight", "keys"], "weights_of_keys", &[]);
-    graph.node("Mul", &["weights_of_keys", "values"], "products", &[]);
-    let keep = [("keepdims", Attribute::Int(1))];
-    graph.node("ReduceSum", &["products", "last_axis"], "sums", &keep);
-    graph.node("Add", &["sums", "bias"], "row_scores", &[])
+    RowFeatures { keys: "keys".into(), values: "values".into() }
 }
 
 /// What the caller of a sparse model must do to get keys.
@@ -126,12 +175,13 @@ fn key_note(kind: &InputKind) -> Option<String> {
              docs/formats.md has the function. Every value is 1"
                 .into(),
         ),
-        InputKind::Table { .. } => Some(
-            "not in the graph: turning columns into keys and values; the metadata entry \
-             \"featurizer\" describes it"
-                .into(),
-        ),
-        InputKind::Digits { .. } | InputKind::Images { .. } | InputKind::Array { .. } => None,
+        // The nodes of the columns have notes of their own.
+        InputKind::Table { .. }
+        | InputKind::Digits { .. }
+        | InputKind::Images { .. }
+        | InputKind::Numpy { .. }
+        | InputKind::Records { .. }
+        | InputKind::Array { .. } => None,
     }
 }
 
@@ -140,55 +190,90 @@ fn key_note(kind: &InputKind) -> Option<String> {
 fn add_dense_input(graph: &mut Graph, model: &TrainedModel, notes: &mut Vec<String>) -> String {
     let batch = Dimension::Named("N");
     let size = Dimension::Size;
-    let to_float = [("to", Attribute::Int(ElementType::Float as i64))];
     let kind = &model.description().input.kind;
     match kind {
         InputKind::Digits { rows, columns } => {
             let shape = [batch, size(*rows), size(*columns)];
             graph.input("images", ElementType::Uint8, &shape, "grey pixels; 255 is full ink");
             notes.push(format!("input: images (uint8, N x {rows} x {columns}), as in IDX files"));
-            graph.node("Cast", &["images"], "pixels", &to_float);
+            graph.node("Cast", &["images"], "pixels", &TO_FLOAT);
             graph.floats("white", &[], &[255.0]);
             graph.node("Div", &["pixels", "white"], "scaled", &[]);
             graph.ints("channel_axis", &[1]);
             graph.node("Unsqueeze", &["scaled", "channel_axis"], "planes", &[])
         }
         InputKind::Images { size: side, resize, mean, std } => {
-            let shape = [batch, size(*side), size(*side), size(3)];
-            graph.input("pictures", ElementType::Uint8, &shape, "red, green and blue pixels");
-            notes.push(format!("input: pictures (uint8, N x {side} x {side} x 3), in RGB"));
-            notes.push(format!(
-                "not in the graph: decoding, scaling the shorter side to {resize} pixels, and \
-                 cropping the central {side} x {side}; the normalisation is in the graph"
-            ));
-            graph.node("Cast", &["pictures"], "pixels", &to_float);
-            let axes = [("perm", Attribute::Ints(vec![0, 3, 1, 2]))];
-            graph.node("Transpose", &["pixels"], "channels", &axes);
-            graph.floats("mean", &[3, 1, 1], &mean.map(|mean| 255.0 * mean));
-            graph.floats("deviation", &[3, 1, 1], &std.map(|std| 255.0 * std));
-            graph.node("Sub", &["channels", "mean"], "centred", &[]);
-            graph.node("Div", &["centred", "deviation"], "planes", &[])
+            add_pictures(graph, [*side, *resize], mean, std, notes)
         }
+        InputKind::Records {
+            shape,
+            elements: RecordElements::Pictures { resize, mean, std },
+            ..
+        } => add_pictures(graph, [shape[1], *resize], mean, std, notes),
         _ => {
-            let values = model.inputs();
-            let about = "the numbers that the featuriser gives for a row";
-            graph.input("features", ElementType::Float, &[batch, size(values)], about);
-            notes.push(format!("input: features (float, N x {values})"));
-            if let InputKind::Table { .. } = kind {
-                notes.push(
-                    "not in the graph: turning columns into numbers; the metadata entry \
-                     \"featurizer\" describes it"
-                        .into(),
-                );
-            }
+            let vectors = add_features(graph, model, notes);
             let ModelForm::Network { input, .. } = &model.description().form else {
-                return "features".into();
+                return vectors;
             };
             let sizes = input.map(|size| size as i64);
             graph.ints("example_shape", &[&[0], &sizes[..]].concat());
-            graph.node("Reshape", &["features", "example_shape"], "planes", &[])
+            graph.node("Reshape", &[&vectors, "example_shape"], "planes", &[])
         }
     }
+}
+
+/// Adds pictures as input. `sides` are those of the crop and of the shorter side before it.
+fn add_pictures(
+    graph: &mut Graph,
+    sides: [usize; 2],
+    mean: &[f32; 3],
+    std: &[f32; 3],
+    notes: &mut Vec<String>,
+) -> String {
+    let [side, resize] = sides;
+    let shape =
+        [Dimension::Named("N"), Dimension::Size(side), Dimension::Size(side), Dimension::Size(3)];
+    graph.input("pictures", ElementType::Uint8, &shape, "red, green and blue pixels");
+    notes.push(format!("input: pictures (uint8, N x {side} x {side} x 3), in RGB"));
+    notes.push(format!(
+        "not in the graph: decoding, scaling the shorter side to {resize} pixels, and cropping \
+         the central {side} x {side}; the normalisation is in the graph"
+    ));
+    graph.node("Cast", &["pictures"], "pixels", &TO_FLOAT);
+    let axes = [("perm", Attribute::Ints(vec![0, 3, 1, 2]))];
+    graph.node("Transpose", &["pixels"], "channels", &axes);
+    graph.floats("mean", &[3, 1, 1], &mean.map(|mean| 255.0 * mean));
+    graph.floats("deviation", &[3, 1, 1], &std.map(|std| 255.0 * std));
+    graph.node("Sub", &["channels", "mean"], "centred", &[]);
+    graph.node("Div", &["centred", "deviation"], "planes", &[])
+}
+
+/// Adds an input that becomes vectors, `[N, values]`.
+fn add_features(graph: &mut Graph, model: &TrainedModel, notes: &mut Vec<String>) -> String {
+    let values = model.inputs();
+    if let Some(table) = model.table_featurizer() {
+        let rows = add_columns(graph, table, &taken_names(model), notes);
+        return add_vectors(graph, &rows, values);
+    }
+    let shape = [Dimension::Named("N"), Dimension::Size(values)];
+    let bytes = match &model.description().input.kind {
+        InputKind::Numpy { pixels, .. } => *pixels,
+        InputKind::Records { elements, .. } => *elements == RecordElements::Pixels,
+        _ => false,
+    };
+    if bytes {
+        graph.input("pixels", ElementType::Uint8, &shape, "bytes, channel by channel");
+        notes.push(format!("input: pixels (uint8, N x {values}), channel by channel"));
+        graph.node("Cast", &["pixels"], "numbers", &TO_FLOAT);
+        graph.floats("white", &[], &[255.0]);
+        return graph.node("Div", &["numbers", "white"], "features", &[]);
+    }
+    graph.input("features", ElementType::Float, &shape, "the numbers of an example");
+    notes.push(format!("input: features (float, N x {values})"));
+    if let InputKind::Libsvm { first_index, .. } = model.description().input.kind {
+        notes.push(format!("feature i is that of the index i + {first_index} of LIBSVM text"));
+    }
+    "features".into()
 }
 
 /// Adds the three outputs.

@@ -2,7 +2,9 @@
 
 use paceline_tfrecord::proto::ProtoWriter;
 
-use crate::schema::{self, Attribute, Dimension, ElementType, IR_VERSION, OPSET};
+use crate::schema::{
+    self, Attribute, Dimension, ElementType, IR_VERSION, LEARNING_DOMAIN, LEARNING_OPSET, OPSET,
+};
 
 /// An ONNX graph that grows node by node.
 #[derive(Debug, Default)]
@@ -12,6 +14,8 @@ pub(crate) struct Graph {
     tensors: Vec<u8>,
     inputs: Vec<u8>,
     outputs: Vec<u8>,
+    /// Whether a node is of [`LEARNING_DOMAIN`].
+    uses_learning: bool,
 }
 
 impl Graph {
@@ -25,6 +29,22 @@ impl Graph {
     ) -> String {
         ProtoWriter::new(&mut self.nodes)
             .message(1, |out| schema::node(out, operator, inputs, output, attributes));
+        output.to_owned()
+    }
+
+    /// Adds a node of the domain of operators for vocabularies.
+    pub(crate) fn learning_node(
+        &mut self,
+        operator: &str,
+        inputs: &[&str],
+        output: &str,
+        attributes: &[(&str, Attribute)],
+    ) -> String {
+        self.uses_learning = true;
+        ProtoWriter::new(&mut self.nodes).message(1, |out| {
+            schema::node(out, operator, inputs, output, attributes);
+            out.string(7, LEARNING_DOMAIN);
+        });
         output.to_owned()
     }
 
@@ -82,6 +102,12 @@ impl Graph {
             opset.string(1, "");
             opset.int64(2, OPSET);
         });
+        if self.uses_learning {
+            model.message(8, |opset| {
+                opset.string(1, LEARNING_DOMAIN);
+                opset.int64(2, LEARNING_OPSET);
+            });
+        }
         for (key, value) in metadata {
             model.message(14, |entry| {
                 entry.string(1, key);

@@ -38,6 +38,7 @@
 // The examples of the README are compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
+mod columns;
 mod export;
 mod graph;
 mod layers;

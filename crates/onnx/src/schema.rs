@@ -4,8 +4,11 @@ use paceline_tfrecord::proto::ProtoWriter;
 
 /// The version of the format: that of ONNX 1.12, which every current runtime reads.
 pub(crate) const IR_VERSION: i64 = 8;
-/// The version of the operators.
-pub(crate) const OPSET: i64 = 13;
+/// The version of the operators: the first in which values are added up where keys are equal.
+pub(crate) const OPSET: i64 = 16;
+/// The domain of operators for vocabularies, and its version.
+pub(crate) const LEARNING_DOMAIN: &str = "ai.onnx.ml";
+pub(crate) const LEARNING_OPSET: i64 = 2;
 
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +16,7 @@ pub(crate) enum ElementType {
     Float = 1,
     Uint8 = 2,
     Int64 = 7,
+    String = 8,
 }
 
 /// One dimension of an input or output.
@@ -28,6 +32,8 @@ pub(crate) enum Dimension {
 pub(crate) enum Attribute {
     Int(i64),
     Ints(Vec<i64>),
+    Text(String),
+    Texts(Vec<String>),
 }
 
 /// Writes a `NodeProto`.
@@ -53,6 +59,14 @@ pub(crate) fn node(
                 Attribute::Ints(values) => {
                     values.iter().for_each(|value| message.int64(8, *value));
                     message.uint64(20, 7);
+                }
+                Attribute::Text(value) => {
+                    message.string(4, value);
+                    message.uint64(20, 3);
+                }
+                Attribute::Texts(values) => {
+                    values.iter().for_each(|value| message.bytes(9, value.as_bytes()));
+                    message.uint64(20, 8);
                 }
             }
         });

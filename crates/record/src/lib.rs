@@ -71,7 +71,8 @@ pub use events::EventWriter;
 pub use layer_description::{DescribedKind, LayerDescription};
 pub use library_job::LibraryJob;
 pub use model_description::{
-    DESCRIPTION_VERSION, InputDescription, InputKind, ModelDescription, ModelForm,
+    DESCRIPTION_VERSION, InputDescription, InputKind, ModelDescription, ModelForm, RecordElements,
+    RowNames,
 };
 pub use model_reader::{ModelReader, StoredTensor};
 pub use paceline_observe::{ResourceUse, Summary, TaskSummary, WorkerTiming};

@@ -60,7 +60,7 @@ impl InputDescription {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum InputKind {
-    /// LIBSVM text.
+    /// LIBSVM text. For a dense model, a row is a vector, and the names of the classes are labels.
     Libsvm {
         /// The number of features.
         features: usize,
@@ -81,6 +81,9 @@ pub enum InputKind {
     TfRecord {
         /// The number of features.
         features: usize,
+        /// The names under which an Example has its label, keys and values.
+        #[serde(default)]
+        names: RowNames,
     },
     /// Grey images of bytes, as in IDX files; a byte `b` is the value `b / 255`.
     Digits {
@@ -101,6 +104,28 @@ pub enum InputKind {
         /// The standard deviation of red, green and blue.
         std: [f32; 3],
     },
+    /// Arrays of numpy, whose first dimension numbers the examples.
+    Numpy {
+        /// Channels, rows and columns of an example.
+        shape: [usize; 3],
+        /// Whether elements are bytes, which are divided by 255.
+        pixels: bool,
+        /// The name of the array with the inputs, if the job says it.
+        inputs: Option<String>,
+        /// The name of the array with the labels, if the job says it.
+        labels: Option<String>,
+    },
+    /// TFRecords of `tf.train.Example` with dense inputs.
+    Records {
+        /// Channels, rows and columns of an example.
+        shape: [usize; 3],
+        /// The name of the feature with the inputs.
+        inputs: String,
+        /// The name of the feature with the class.
+        labels: String,
+        /// What the inputs are.
+        elements: RecordElements,
+    },
     /// Numbers as they are, without a description of where they come from.
     Array {
         /// Channels, rows and columns of an example.
@@ -110,6 +135,43 @@ pub enum InputKind {
     Table {
         /// The featuriser's own description.
         table: Value,
+    },
+}
+
+/// The names under which a `tf.train.Example` has a sparse row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowNames {
+    /// The label.
+    pub label: String,
+    /// The keys.
+    pub index: String,
+    /// The values of the keys.
+    pub value: String,
+}
+
+impl Default for RowNames {
+    fn default() -> Self {
+        Self { label: "label".into(), index: "index".into(), value: "value".into() }
+    }
+}
+
+/// What the inputs of a dense record are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordElements {
+    /// Numbers, which keep their values.
+    Numbers,
+    /// Bytes, which are divided by 255.
+    Pixels,
+    /// Encoded pictures, which are scaled, cropped and normalised as those of
+    /// [`InputKind::Images`].
+    Pictures {
+        /// The shorter side before cropping, in pixels.
+        resize: usize,
+        /// The mean of red, green and blue.
+        mean: [f32; 3],
+        /// The standard deviation of red, green and blue.
+        std: [f32; 3],
     },
 }
 
@@ -123,6 +185,8 @@ impl InputKind {
             InputKind::TfRecord { .. } => "tfrecord",
             InputKind::Digits { .. } => "digits",
             InputKind::Images { .. } => "images",
+            InputKind::Numpy { .. } => "numpy",
+            InputKind::Records { .. } => "records",
             InputKind::Array { .. } => "array",
             InputKind::Table { .. } => "table",
         }
@@ -174,13 +238,22 @@ mod tests {
     #[test]
     fn every_kind_of_input_is_read_back_under_its_name() {
         let (features, table) = (7, serde_json::json!({"columns": []}));
+        let records = |elements| InputKind::Records {
+            shape: [3, 8, 8],
+            inputs: "image".into(),
+            labels: "class".into(),
+            elements,
+        };
         let kinds = [
             InputKind::Libsvm { features, first_index: 0 },
             InputKind::Clicks { features },
             InputKind::Criteo { features },
-            InputKind::TfRecord { features },
+            InputKind::TfRecord { features, names: RowNames::default() },
             InputKind::Digits { rows: 28, columns: 28 },
             InputKind::Images { size: 64, resize: 73, mean: [0.485; 3], std: [0.229; 3] },
+            InputKind::Numpy { shape: [3, 8, 8], pixels: true, inputs: None, labels: None },
+            records(RecordElements::Numbers),
+            records(RecordElements::Pictures { resize: 9, mean: [0.5; 3], std: [0.1; 3] }),
             InputKind::Array { shape: [1, 1, 9] },
             InputKind::Table { table },
         ];

@@ -106,8 +106,8 @@ impl Evaluation {
 /// Evaluates a model on the labelled rows of an input.
 ///
 /// # Errors
-/// If the input cannot be read, does not fit the model or has no row, a row has no label or one
-/// that the model does not know, or `stop` says so.
+/// If the input cannot be read, does not fit the model or has no row, a row is bad and must not be
+/// skipped, as one without a label that the model knows, or `stop` says so.
 pub fn evaluate(
     model: &TrainedModel,
     input: &ScoreInput,
@@ -115,6 +115,9 @@ pub fn evaluate(
     stop: StopFn<'_>,
 ) -> Result<Evaluation, ScoreError> {
     let mut counts = EvaluationCounts::new(model.class_names(), options);
+    if let ScoreInput::Examples(input) = input {
+        counts.skipped = input.skipped;
+    }
     let mut take = |scored: ScoredRows, _| counts.add(&scored, options);
     score(model, input, options.threads, stop, Ok, &mut take)?;
     counts.finish(&input.origin())
@@ -163,6 +166,10 @@ impl EvaluationCounts {
                 break;
             }
             if label as usize >= self.names.len() {
+                if options.bad_rows != BadRows::Fail {
+                    self.skipped += 1;
+                    continue;
+                }
                 return Err(ScoreError::Refused(self.wrong_label(scored, index, label)));
             }
             self.count(scores, label);

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use paceline_data::{BatchBuffer, DataError, Examples, Images, Patches, SparseBuffer, SparseRows};
+use paceline_data::{
+    BatchBuffer, DataError, ElementForm, Examples, Images, Patches, SparseBuffer, SparseRows,
+};
 use paceline_model::Rows;
 
 use crate::error::ScoreError;
@@ -14,8 +16,10 @@ use crate::scorer::Scorer;
 const ROWS: usize = 4_096;
 /// Images of a job: those that softmax regression takes at once.
 const IMAGES: usize = 1_024;
-/// Other examples of a job; a picture takes milliseconds.
-const OTHERS: usize = 16;
+/// Pictures of a job; each takes milliseconds.
+const PICTURES: usize = 16;
+/// Values of the other examples of a job.
+const VALUES: usize = 256 << 10;
 
 /// Examples that are found by their index.
 #[derive(Clone)]
@@ -50,12 +54,21 @@ pub struct ExampleInput {
     pub names: Option<Arc<[String]>>,
     /// Where they come from, for messages.
     pub origin: Arc<str>,
+    /// Bad rows that were left out when the input was opened.
+    pub skipped: u64,
 }
 
 impl ExampleInput {
     /// Examples with their own classes.
     pub fn labelled(source: ExampleSource, origin: &str) -> Self {
-        Self { source, labels: ExampleLabels::Own, names: None, origin: origin.into() }
+        let (labels, origin) = (ExampleLabels::Own, origin.into());
+        Self { source, labels, names: None, origin, skipped: 0 }
+    }
+
+    /// The same examples without classes.
+    #[must_use]
+    pub fn without_labels(self) -> Self {
+        Self { labels: ExampleLabels::None, ..self }
     }
 
     /// The number of examples.
@@ -85,7 +98,12 @@ impl ExampleInput {
     pub(crate) fn job_len(&self) -> usize {
         match &self.source {
             ExampleSource::Images(_) => IMAGES,
-            ExampleSource::Examples(_) => OTHERS,
+            ExampleSource::Examples(examples) => {
+                let is_picture = self.names.is_some()
+                    || matches!(examples.element_form(), ElementForm::Pictures);
+                let most = if is_picture { PICTURES } else { ROWS };
+                (VALUES / self.inputs().max(1)).clamp(1, most)
+            }
             ExampleSource::Rows(_) => ROWS,
         }
     }
@@ -175,9 +193,13 @@ impl ExampleScorer {
                     self.values.truncate(at);
                     let name = self.input.names.as_ref().map(|names| names[index].clone());
                     let before = scored.numbers.len();
-                    // The name says which picture it is, and its message which key of a job helps.
+                    // The place says which picture or file it is.
                     let what = match (&name, error) {
                         (Some(_), DataError::Picture { what, .. }) => what,
+                        (_, DataError::BadExample { what }) => {
+                            let origin = format!("{}: ", self.input.origin);
+                            what.strip_prefix(&*origin).unwrap_or(&what).to_owned()
+                        }
                         (_, error) => error.to_string(),
                     };
                     scored.bad.push(BadRow { before, name, number, what });

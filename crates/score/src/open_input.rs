@@ -5,13 +5,16 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use paceline_arrays::{PictureOptions, Pictures};
-use paceline_data::sniff::{FileKind, sniff_file};
-use paceline_data::sparse::{open_row_cache, source_files};
-use paceline_data::{
-    Images, OnBad, OpenReport, SparseKind, SparseRows, SparseSpec, idx, open_sparse,
+use paceline_arrays::{
+    ArrayInputSpec, ArrayLabels, PictureOptions, Pictures, RecordInputSpec, open_array_inputs,
+    open_record_inputs,
 };
-use paceline_record::InputKind;
+use paceline_data::sniff::{FileKind, sniff_file};
+use paceline_data::sparse::{FeatureNames, LabelRule, open_row_cache, source_files};
+use paceline_data::{
+    ElementForm, Images, OnBad, OpenReport, SparseKind, SparseRows, SparseSpec, idx, open_sparse,
+};
+use paceline_record::{InputKind, RecordElements, RowNames};
 
 use crate::error::ScoreError;
 use crate::example_scorer::{ExampleInput, ExampleLabels, ExampleSource};
@@ -27,8 +30,10 @@ const MAX_DEPTH: usize = 16;
 pub struct InputFiles {
     /// Files, folders or patterns; `-` is standard input.
     pub paths: Vec<PathBuf>,
-    /// The labels of an IDX file. Without it they are looked for beside the images.
+    /// The labels of an IDX or numpy file. Without it they are looked for beside the inputs.
     pub labels: Option<PathBuf>,
+    /// Whether rows need labels, as for an evaluation.
+    pub needs_labels: bool,
     /// What to do about bad rows of files that are read as a whole before they are scored.
     pub on_bad: OnBad,
 }
@@ -42,28 +47,31 @@ pub fn open_input(model: &TrainedModel, files: &InputFiles) -> Result<ScoreInput
         return Err(ScoreError::Refused("name an input, or - for standard input".into()));
     }
     let kind = &model.description().input.kind;
-    let is_grey = matches!(kind, InputKind::Digits { .. });
-    if files.labels.is_some() && !is_grey {
-        return Err(ScoreError::Refused("labels in a file of their own are for IDX images".into()));
+    let takes_labels = matches!(kind, InputKind::Digits { .. } | InputKind::Numpy { .. });
+    if files.labels.is_some() && !takes_labels {
+        let what = "labels in a file of their own are for IDX images and numpy arrays";
+        return Err(ScoreError::Refused(what.into()));
     }
     match kind {
         InputKind::Images { size, resize, mean, std } => {
-            let options = PictureOptions {
-                resize: *resize,
-                mean: *mean,
-                std: *std,
-                ..PictureOptions::new(*size, 0)
-            };
-            if *size == 0 || resize < size || !std.iter().all(|std| *std > 0.0) {
-                let what = "the model's description of its pictures is impossible";
-                return Err(ScoreError::Refused(what.into()));
-            }
+            let options = picture_options(*size, *resize, *mean, *std)?;
             open_pictures(model, files, &options).map(ScoreInput::Examples)
         }
         InputKind::Digits { rows, columns } => {
             open_idx(model, files, [*rows, *columns]).map(ScoreInput::Examples)
         }
-        InputKind::TfRecord { features } => open_records(files, *features),
+        InputKind::TfRecord { features, names } => open_records(files, *features, names),
+        InputKind::Numpy { .. } => open_arrays(files, kind).map(ScoreInput::Examples),
+        InputKind::Records {
+            shape,
+            elements: RecordElements::Pictures { resize, mean, std },
+            ..
+        } if !has_records(files)? => {
+            let size = shape[1];
+            let options = picture_options(size, *resize, *mean, *std)?;
+            open_pictures(model, files, &options).map(ScoreInput::Examples)
+        }
+        InputKind::Records { .. } => open_dense_records(files, kind).map(ScoreInput::Examples),
         InputKind::Libsvm { .. } | InputKind::Clicks { .. } => {
             open_text(files, &|kind| kind == FileKind::Libsvm, "LIBSVM text")
         }
@@ -73,8 +81,9 @@ pub fn open_input(model: &TrainedModel, files: &InputFiles) -> Result<ScoreInput
             open_text(files, &is_log, "Criteo's 40 columns")
         }
         InputKind::Array { shape } => Err(ScoreError::Refused(format!(
-            "the model takes arrays of {} numbers, which are not read from files; predict with \
-             --test, or export the model",
+            "the file does not say where the {} numbers of an example come from, because an \
+             earlier version or a program of your own wrote it; predict with --test, train the \
+             model again, or export it",
             shape.iter().product::<usize>()
         ))),
         InputKind::Table { .. } => {
@@ -92,11 +101,45 @@ fn is_unknown(kind: FileKind) -> bool {
 
 /// Refuses a file that is of another kind.
 fn wrong_kind(path: &Path, found: FileKind, takes: &str) -> ScoreError {
+    if found == FileKind::Empty {
+        return ScoreError::Refused(format!("{}: the file is empty", path.display()));
+    }
+    let remedy = match found {
+        FileKind::Utf16 => "; convert it first: iconv -f UTF-16 -t UTF-8",
+        _ => "",
+    };
     ScoreError::Refused(format!(
-        "{}: this looks like {}, but the model takes {takes}",
+        "{}: this looks like {}, but the model takes {takes}{remedy}",
         path.display(),
         found.describe()
     ))
+}
+
+/// How the pictures that a description names are read.
+fn picture_options(
+    size: usize,
+    resize: usize,
+    mean: [f32; 3],
+    std: [f32; 3],
+) -> Result<PictureOptions, ScoreError> {
+    if size == 0 || resize < size || !std.iter().all(|std| *std > 0.0) {
+        let what = "the model's description of its pictures is impossible";
+        return Err(ScoreError::Refused(what.into()));
+    }
+    Ok(PictureOptions { resize, mean, std, ..PictureOptions::new(size, 0) })
+}
+
+/// The one path of an input that is not a stream.
+fn one_path<'a>(files: &'a InputFiles, takes: &str) -> Result<&'a Path, ScoreError> {
+    match &files.paths[..] {
+        [path] if path.as_os_str() == "-" => Err(ScoreError::Refused(format!(
+            "the model takes {takes}, which cannot be read from standard input; name a file"
+        ))),
+        [path] => Ok(path),
+        _ => Err(ScoreError::Refused(format!(
+            "the model takes {takes}: name one file, one directory or one pattern"
+        ))),
+    }
 }
 
 /// Lines of text, or caches of rows.
@@ -136,32 +179,113 @@ fn open_cache(path: &Path) -> Result<ExampleInput, ScoreError> {
     Ok(ExampleInput::labelled(ExampleSource::Rows(rows), &path.display().to_string()))
 }
 
-/// TFRecords, which are read into a cache of rows first.
-fn open_records(files: &InputFiles, features: usize) -> Result<ScoreInput, ScoreError> {
-    let [path] = &files.paths[..] else {
-        let what = "the model takes TFRecords: name one file, one directory or one pattern";
-        return Err(ScoreError::Refused(what.into()));
-    };
-    if path.as_os_str() == "-" {
-        let what = "TFRecords cannot be read from standard input; name a file";
-        return Err(ScoreError::Refused(what.into()));
-    }
+/// TFRecords of sparse rows, which are read into a cache of rows first.
+fn open_records(
+    files: &InputFiles,
+    features: usize,
+    names: &RowNames,
+) -> Result<ScoreInput, ScoreError> {
+    let path = one_path(files, "TFRecords")?;
     for file in source_files(path)? {
         match sniff_file(&file)? {
             FileKind::RowCache => return Ok(ScoreInput::Examples(open_cache(&file)?)),
-            FileKind::TfRecord | FileKind::Empty | FileKind::Binary => {}
+            FileKind::TfRecord | FileKind::Binary => {}
             kind => return Err(wrong_kind(&file, kind, "TFRecords")),
         }
     }
     let spec = SparseSpec {
         features: Some(features),
         on_bad: files.on_bad,
+        labels: if files.needs_labels { LabelRule::Binary } else { LabelRule::Absent },
+        feature_names: FeatureNames {
+            label: names.label.clone(),
+            index: names.index.clone(),
+            value: names.value.clone(),
+        },
         ..SparseSpec::at(SparseKind::TfRecord, path)
     };
     let mut ignore = |_: OpenReport<'_>| ControlFlow::Continue(());
     let rows: SparseRows = open_sparse(&spec, &mut ignore)?.train;
-    let origin = path.display().to_string();
-    Ok(ScoreInput::Examples(ExampleInput::labelled(ExampleSource::Rows(rows), &origin)))
+    let (skipped, origin) = (rows.skipped(), path.display().to_string());
+    let input = ExampleInput::labelled(ExampleSource::Rows(rows), &origin);
+    Ok(ScoreInput::Examples(ExampleInput { skipped, ..input }))
+}
+
+/// Arrays in numpy's files.
+fn open_arrays(files: &InputFiles, kind: &InputKind) -> Result<ExampleInput, ScoreError> {
+    let InputKind::Numpy { shape, pixels, inputs, labels } = kind else {
+        unreachable!("the model takes arrays")
+    };
+    let path = one_path(files, "numpy's arrays")?;
+    if !path.is_dir() {
+        match sniff_file(path)? {
+            FileKind::Npy | FileKind::Zip => {}
+            kind => return Err(wrong_kind(path, kind, "numpy's arrays (.npy or .npz)")),
+        }
+    }
+    let spec = ArrayInputSpec {
+        shape: *shape,
+        form: if *pixels { ElementForm::Pixels } else { ElementForm::Numbers },
+        inputs: inputs.clone(),
+        labels: labels.clone(),
+    };
+    let from = match &files.labels {
+        Some(file) => ArrayLabels::File(file.clone()),
+        None if files.needs_labels => ArrayLabels::Beside,
+        None => ArrayLabels::Unread,
+    };
+    let examples = ExampleSource::Examples(Arc::new(open_array_inputs(path, &spec, &from)?));
+    let input = ExampleInput::labelled(examples, &path.display().to_string());
+    Ok(if from == ArrayLabels::Unread { input.without_labels() } else { input })
+}
+
+/// Whether the input is TFRecords and not pictures.
+fn has_records(files: &InputFiles) -> Result<bool, ScoreError> {
+    let [path] = &files.paths[..] else { return Ok(false) };
+    if path.as_os_str() == "-" {
+        return Ok(false);
+    }
+    if path.is_dir() {
+        let mut found = Vec::new();
+        find_pictures(path, 0, &mut found)?;
+        return Ok(found.is_empty());
+    }
+    let files = source_files(path)?;
+    let kind = files.first().map(|file| sniff_file(file)).transpose()?;
+    Ok(!matches!(kind, Some(FileKind::Jpeg | FileKind::Png)))
+}
+
+/// TFRecords of dense examples.
+fn open_dense_records(files: &InputFiles, kind: &InputKind) -> Result<ExampleInput, ScoreError> {
+    let InputKind::Records { shape, inputs, labels, elements } = kind else {
+        unreachable!("the model takes records")
+    };
+    let path = one_path(files, "TFRecords")?;
+    for file in source_files(path)? {
+        match sniff_file(&file)? {
+            FileKind::TfRecord | FileKind::Binary => {}
+            kind => return Err(wrong_kind(&file, kind, "TFRecords")),
+        }
+    }
+    let (form, pictures) = match elements {
+        RecordElements::Numbers => (ElementForm::Numbers, PictureOptions::new(1, 0)),
+        RecordElements::Pixels => (ElementForm::Pixels, PictureOptions::new(1, 0)),
+        RecordElements::Pictures { resize, mean, std } => {
+            (ElementForm::Pictures, picture_options(shape[1], *resize, *mean, *std)?)
+        }
+    };
+    let spec = RecordInputSpec {
+        inputs: inputs.clone(),
+        labels: files.needs_labels.then(|| labels.clone()),
+        form,
+        values: shape.iter().product(),
+        pictures,
+    };
+    let mut ignore = |_: OpenReport<'_>| ControlFlow::Continue(());
+    let examples = open_record_inputs(path, &spec, &mut ignore)?;
+    let source = ExampleSource::Examples(Arc::new(examples));
+    let input = ExampleInput::labelled(source, &path.display().to_string());
+    Ok(if files.needs_labels { input } else { input.without_labels() })
 }
 
 /// Grey images in IDX files of the model's size.
@@ -171,15 +295,9 @@ fn open_idx(
     size: [usize; 2],
 ) -> Result<ExampleInput, ScoreError> {
     let takes = format!("IDX files of grey images of {} x {} pixels", size[0], size[1]);
-    let [path] = &files.paths[..] else {
-        return Err(ScoreError::Refused(format!("the model takes {takes}: name one file")));
-    };
-    if path.as_os_str() == "-" {
-        let what = "IDX files cannot be read from standard input; name a file";
-        return Err(ScoreError::Refused(what.into()));
-    }
+    let path = one_path(files, &takes)?;
     match sniff_file(path)? {
-        FileKind::Idx | FileKind::Empty | FileKind::Binary => {}
+        FileKind::Idx | FileKind::Binary => {}
         kind => return Err(wrong_kind(path, kind, &takes)),
     }
     let images = idx::read_images(path)?;
@@ -193,7 +311,8 @@ fn open_idx(
             size[1]
         )));
     }
-    let labels_file = files.labels.clone().or_else(|| labels_beside(path));
+    let beside = || labels_beside(path).filter(|_| files.needs_labels);
+    let labels_file = files.labels.clone().or_else(beside);
     let labels = labels_file.as_ref().map(|file| idx::read_labels(file)).transpose()?;
     if let (Some(labels), Some(file)) = (&labels, &labels_file)
         && labels.len() != images.count
@@ -220,6 +339,7 @@ fn open_idx(
         labels: given,
         names: None,
         origin: path.display().to_string().into(),
+        skipped: 0,
     })
 }
 
@@ -273,6 +393,7 @@ fn open_pictures(
         labels,
         names: Some(names),
         origin: origin.into(),
+        skipped: 0,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use paceline_data::sparse::SparseRow;
 use paceline_model::Rows;
 
 /// The label of a row that has none.
@@ -47,6 +48,16 @@ impl FeatureBlock {
             self.values.resize(self.keys.len(), 1.0);
         }
         self.starts.push(self.keys.len() as u32);
+        self.push_label(label);
+    }
+
+    /// Appends a sparse row as a vector of this many values.
+    pub(crate) fn push_vector(&mut self, row: SparseRow<'_>, values: usize, label: Option<u32>) {
+        let at = self.dense.len();
+        self.dense.resize(at + values, 0.0);
+        for (index, &key) in row.keys.iter().enumerate() {
+            self.dense[at + key as usize] = row.value(index);
+        }
         self.push_label(label);
     }
 

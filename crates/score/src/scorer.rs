@@ -82,6 +82,11 @@ impl Scorer {
         self.outputs
     }
 
+    /// Whether the model takes sparse rows.
+    pub fn takes_rows(&self) -> bool {
+        self.model.is_none()
+    }
+
     /// The scores of sparse rows, example after example.
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! Scores chunks of text: the work of one thread.
 
-use paceline_data::sparse::{LineParser, MAX_LINE_BYTES, SparseFormat};
+use paceline_data::sparse::{LineParser, MAX_FEATURES, MAX_LINE_BYTES, ParsedRow, SparseFormat};
 use paceline_record::InputKind;
 
 use crate::error::ScoreError;
@@ -11,19 +11,29 @@ use crate::text_chunks::{ChunkFault, TextChunk, lines};
 use crate::text_rows::{TextFeaturizer, TextRows};
 use crate::trained_model::TrainedModel;
 
-impl TextFeaturizer for LineParser {
+/// Parses lines into rows.
+struct LineFeaturizer {
+    parser: LineParser,
+    /// The number of values of a row, if the model takes vectors.
+    dense: Option<usize>,
+}
+
+impl TextFeaturizer for LineFeaturizer {
     fn featurize(&mut self, chunk: &TextChunk, rows: &mut TextRows<'_>) -> Result<(), ScoreError> {
         for (number, line) in lines(chunk) {
             if line.len() > MAX_LINE_BYTES {
                 rows.push_bad(number, too_long());
                 continue;
             }
-            match self.parse(line) {
+            match self.parser.parse(line) {
                 Ok(None) => {}
-                Ok(Some(parsed)) => {
-                    let label = parsed.has_label.then_some(parsed.row.label);
-                    rows.block.push_row(parsed.row.keys, parsed.row.values, label);
-                    rows.numbers.push(number);
+                Ok(Some(ParsedRow { row, has_label })) => {
+                    let label = has_label.then_some(row.label);
+                    match self.dense {
+                        None => rows.block.push_row(row.keys, row.values, label),
+                        Some(values) => rows.block.push_vector(row, values, label),
+                    }
+                    rows.end_row(number);
                 }
                 Err(what) => rows.push_bad(number, what),
             }
@@ -51,8 +61,16 @@ pub(crate) fn text_featurizer(model: &TrainedModel) -> Option<Box<dyn TextFeatur
         _ => return None,
     };
     // A description that does not fit the parameters is refused here and not by a panic later.
-    let fits = model.is_sparse() && features == model.inputs();
-    fits.then(|| Box::new(LineParser::new(format, features, first_index)) as _)
+    if features != model.inputs() || features > MAX_FEATURES {
+        return None;
+    }
+    let parser = LineParser::new(format, features, first_index);
+    let (parser, dense) = if model.is_sparse() {
+        (parser, None)
+    } else {
+        (parser.with_classes(model.class_names()), Some(features))
+    };
+    Some(Box::new(LineFeaturizer { parser, dense }))
 }
 
 /// Scores chunks of text on one thread.
@@ -75,23 +93,20 @@ impl TextScorer {
             ..ScoredRows::default()
         };
         self.block.clear();
-        let (numbers, bad) = (&mut scored.numbers, &mut scored.bad);
-        let mut rows = TextRows { block: &mut self.block, numbers, bad };
+        let (block, scorer) = (&mut self.block, &mut self.scorer);
+        let mut rows = TextRows { block, scorer, scored: &mut scored };
         match chunk.fault {
             None => self.featurizer.featurize(&chunk, &mut rows)?,
             Some(ChunkFault::TooLong) => rows.push_bad(chunk.first_line, too_long()),
+            // It may have swallowed any number of rows.
             Some(ChunkFault::OpenQuote) => {
-                rows.push_bad(chunk.first_line, "a quote is not closed".into());
+                return Err(ScoreError::Refused(format!(
+                    "{}, line {}: a quote is not closed before the end of the input; close it",
+                    chunk.source, chunk.first_line
+                )));
             }
         }
-        let scores = if self.block.dense.is_empty() {
-            self.scorer.score_rows(self.block.rows())
-        } else {
-            self.scorer.score_values(&self.block.dense)
-        };
-        scored.scores.extend_from_slice(scores);
-        scored.labels.clone_from(&self.block.labels);
-        scored.ids = std::mem::take(&mut self.block.ids);
+        rows.score();
         Ok(scored)
     }
 }

@@ -148,7 +148,10 @@ fn evaluate_files(args: &EvaluateArgs, paths: Vec<PathBuf>) -> Result<Evaluated,
     let failed = |error| score_failure(error, &Interrupt::default());
     let model = load_trained(&args.model)?.model;
     let on_bad = if args.on_bad == OnBadName::Fail { OnBad::Fail } else { OnBad::Skip };
-    let input = open_input(&model, &InputFiles { paths, labels: args.labels.clone(), on_bad });
+    let input = open_input(
+        &model,
+        &InputFiles { paths, labels: args.labels.clone(), needs_labels: true, on_bad },
+    );
     let input = input.map_err(failed)?;
     let figures =
         evaluate_input(&model, &input, &evaluate_options(args), &|| false).map_err(failed)?;

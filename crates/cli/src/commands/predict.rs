@@ -27,7 +27,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Failure> {
         ScoreInput::Examples(open_test_set(&trained.path)?)
     } else {
         let on_bad = if args.on_bad == OnBadName::Fail { OnBad::Fail } else { OnBad::Skip };
-        let files = InputFiles { paths: args.inputs.clone(), on_bad, labels: None };
+        let files = InputFiles { paths: args.inputs.clone(), on_bad, ..Default::default() };
         open_input(&trained.model, &files).map_err(|error| score_failure(error, &interrupt))?
     };
     let options = PredictOptions {

@@ -6,7 +6,7 @@ use super::label_rule::LabelRule;
 use super::row::StoredRow;
 use super::rows::SparseRows;
 use crate::error::DataError;
-use crate::examples::Examples;
+use crate::examples::{ElementForm, Examples};
 use crate::train_test::TrainTest;
 
 /// The most features of a dense example: a softmax of ten classes then has 655,370 parameters.
@@ -63,11 +63,6 @@ impl DenseRows {
         let dense = |rows| DenseRows { rows, classes: classes.clone(), names: names.clone() };
         Ok(set.map(dense))
     }
-
-    /// The labels of the classes, as the files have them.
-    pub fn class_names(&self) -> &[String] {
-        &self.names
-    }
 }
 
 impl Examples for DenseRows {
@@ -81,6 +76,14 @@ impl Examples for DenseRows {
 
     fn classes(&self) -> usize {
         self.names.len()
+    }
+
+    fn class_names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn element_form(&self) -> ElementForm {
+        ElementForm::Rows { first_index: self.rows.first_index() }
     }
 
     fn class_of(&self, example: u32) -> Option<u32> {

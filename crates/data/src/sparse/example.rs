@@ -58,7 +58,9 @@ pub(crate) fn parse(
             }
         }
     }
-    row.set_label(single(label)?)?;
+    if row.has_label() {
+        row.set_label(single(label)?)?;
+    }
     // Indices that are too large are collected too, and checked once at the end.
     let mut all = 0;
     integers(index, "index", |index| {

@@ -9,6 +9,8 @@ pub enum LabelRule {
     /// Whole numbers from -1 to 254, one for each class. The store keeps them from 0 on: label -1
     /// as 0, label 0 as 1.
     Classes,
+    /// Rows need no label, and one that is there is not read: each counts as class 0.
+    Absent,
 }
 
 impl LabelRule {

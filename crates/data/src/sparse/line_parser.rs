@@ -3,6 +3,7 @@
 //! Unlike training data, a line need not have a label.
 
 use super::format::SparseFormat;
+use super::label_rule::LabelRule;
 use super::limits::MAX_FEATURES;
 use super::row::{RowBuffer, SparseRow};
 use super::row_fault::RowFault;
@@ -27,6 +28,8 @@ pub struct LineParser {
     features: usize,
     first_index: u32,
     row: RowBuffer,
+    /// The class of each label as a row stores it, if there are more than two.
+    classes: Option<Box<[Option<u32>; 256]>>,
     /// A line without a label, with one in front.
     labelled: Vec<u8>,
 }
@@ -36,7 +39,7 @@ pub struct LineParser {
 pub struct ParsedRow<'a> {
     /// The row; its label is 0 if the line has none.
     pub row: SparseRow<'a>,
-    /// Whether the line has a label.
+    /// Whether the line has a label, which is that of a class if the parser knows its classes.
     pub has_label: bool,
 }
 
@@ -49,7 +52,24 @@ impl LineParser {
     pub fn new(format: SparseFormat, features: usize, first_index: u32) -> Self {
         assert!(format != SparseFormat::TfRecord, "TFRecords are not lines");
         assert!(features <= MAX_FEATURES, "too many features");
-        Self { format, features, first_index, row: RowBuffer::default(), labelled: Vec::new() }
+        let (row, labelled) = (RowBuffer::default(), Vec::new());
+        Self { format, features, first_index, row, classes: None, labelled }
+    }
+
+    /// The same for rows of several classes: a label is one of these names, which are whole
+    /// numbers, and a row's label is the index of the name. A row with another label has none.
+    #[must_use]
+    pub fn with_classes(mut self, names: &[String]) -> Self {
+        let mut classes = Box::new([None; 256]);
+        for (class, name) in (0..).zip(names) {
+            let stored = name.parse().map(|label: i64| label - LabelRule::FIRST_CLASS);
+            if let Some(place) = stored.ok().and_then(|at| classes.get_mut(at as usize)) {
+                *place = Some(class);
+            }
+        }
+        self.classes = Some(classes);
+        self.row = RowBuffer::new(LabelRule::Classes);
+        self
     }
 
     /// Parses a line without its newline; `None` if it has no row, as an empty one.
@@ -86,7 +106,15 @@ impl LineParser {
             },
         };
         match parsed {
-            Ok(row) => Ok(row.map(|row| ParsedRow { row, has_label })),
+            Ok(Some(row)) => Ok(Some(match &self.classes {
+                None => ParsedRow { row, has_label },
+                Some(classes) => {
+                    let class = classes[row.label as usize].filter(|_| has_label);
+                    let row = SparseRow { label: class.unwrap_or_default(), ..row };
+                    ParsedRow { row, has_label: class.is_some() }
+                }
+            })),
+            Ok(None) => Ok(None),
             Err(RowFault::Entry { at }) => {
                 Err(RowFault::Entry { at: at - added.len() }.to_string())
             }
@@ -111,6 +139,22 @@ mod tests {
         assert_eq!((row.row.keys, row.has_label), (&keys[..], false));
         let error = parser.parse(b"1\t2\t3").unwrap_err();
         assert!(error.contains("3 columns instead of 40"), "{error}");
+    }
+
+    #[test]
+    fn labels_of_several_classes_are_found_by_name() {
+        let names = ["-1", "3", "254"].map(String::from);
+        let mut parser = LineParser::new(SparseFormat::Libsvm, 10, 1).with_classes(&names);
+        let labels = [("-1", 0), ("3.0", 1), ("+254", 2)];
+        for (label, class) in labels {
+            let row = parser.parse(format!("{label} 1:2").as_bytes()).unwrap().unwrap();
+            assert_eq!((row.row.label, row.has_label), (class, true), "{label}");
+        }
+        // Predictions need no label, so one that the model does not know is no fault.
+        for line in ["4 1:2", "1:2"] {
+            assert!(!parser.parse(line.as_bytes()).unwrap().unwrap().has_label, "{line}");
+        }
+        assert!(parser.parse(b"x 1:2").is_err());
     }
 
     #[test]

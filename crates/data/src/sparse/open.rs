@@ -133,9 +133,6 @@ fn options(spec: &SparseSpec) -> String {
         }
         SparseKind::Libsvm => {
             let _ = writeln!(text, "on_bad {:?}\nindex_base {:?}", spec.on_bad, spec.index_base);
-            if spec.labels == LabelRule::Classes {
-                text += "labels Classes\n";
-            }
         }
         SparseKind::TfRecord | SparseKind::Criteo | SparseKind::Table => {
             let _ = writeln!(text, "on_bad {:?}", spec.on_bad);
@@ -143,6 +140,9 @@ fn options(spec: &SparseSpec) -> String {
                 let _ = writeln!(text, "names {:?}", spec.feature_names);
             }
         }
+    }
+    if spec.labels != LabelRule::Binary {
+        let _ = writeln!(text, "labels {:?}", spec.labels);
     }
     text
 }

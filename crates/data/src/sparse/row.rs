@@ -79,6 +79,11 @@ impl RowBuffer {
         RowBuffer { rule, ..RowBuffer::default() }
     }
 
+    /// Whether rows have labels.
+    pub(crate) fn has_label(&self) -> bool {
+        self.rule != LabelRule::Absent
+    }
+
     /// Sets the label: 0 or 1, or -1 or +1; or that of a class.
     #[inline]
     pub(crate) fn set_label(&mut self, label: i64) -> Result<(), RowFault> {
@@ -86,6 +91,7 @@ impl RowBuffer {
             (LabelRule::Binary, 1) => 1,
             (LabelRule::Binary, 0 | -1) => 0,
             (LabelRule::Binary, _) => return Err(RowFault::Label),
+            (LabelRule::Absent, _) => 0,
             (LabelRule::Classes, _) => {
                 let stored = label.saturating_sub(LabelRule::FIRST_CLASS);
                 u8::try_from(stored).map_err(|_| RowFault::ClassLabel)?.into()

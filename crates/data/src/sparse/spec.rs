@@ -69,7 +69,7 @@ pub struct SparseSpec {
     pub index_base: IndexBase,
     /// The names of the features of TFRecords.
     pub feature_names: FeatureNames,
-    /// Which labels rows have, for LIBSVM.
+    /// Which labels rows have, for LIBSVM and TFRecords.
     pub labels: LabelRule,
     /// The number of training rows to generate, or to use from the start of `path`. `None` uses all
     /// rows of the files.

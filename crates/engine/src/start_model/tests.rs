@@ -40,6 +40,23 @@ fn new_features_keep_what_the_model_gives_them_in_any_cut() {
 }
 
 #[test]
+fn features_that_moved_are_read_from_their_places_in_any_cut() {
+    let (small, large) = (Softmax::new(3, 2), Softmax::new(4, 2));
+    let moves = vec![FeatureMove { to: 0..1, from: 2 }, FeatureMove { to: 2..4, from: 0 }];
+    let start = StartModel::of_params(small.layout(), numbers(8)).moving_features(3, moves);
+    let expected = [3., 0., 1., 2., 6., 0., 4., 5., 7., 8.];
+    for cut in 0..=10 {
+        let mut params = vec![0.0; 10];
+        let (left, right) = params.split_at_mut(cut);
+        start.read_range(&large, 0..cut, left).unwrap();
+        start.read_range(&large, cut..10, right).unwrap();
+        assert_eq!(params, expected, "cut at {cut}");
+    }
+    let other = start.read_range(&Softmax::new(4, 3), 0..0, &mut []).unwrap_err().to_string();
+    assert!(other.contains("\"weight\" is [2, 3], but the model has [3, 4]"), "{other}");
+}
+
+#[test]
 fn whatever_else_differs_is_an_error_that_names_the_tensor_and_both_sizes() {
     let refused = |from: &dyn Model, to: &dyn Model| {
         let len = from.layout().len();
