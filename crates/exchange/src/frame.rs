@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::CHUNK_FLOATS;
 
 /// The version of the protocol. Both ends must have the same.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -165,7 +165,9 @@ impl FrameKind {
             FrameKind::Params | FrameKind::Values => Flags::STOP | Flags::DROPPED,
             FrameKind::Bye => Flags::STOP,
             FrameKind::Reports => Flags::MORE,
-            FrameKind::GradientChunk => Flags::STOP | Flags::LEFT | Flags::CHECKPOINT,
+            FrameKind::GradientChunk | FrameKind::UpdatedChunk => {
+                Flags::STOP | Flags::LEFT | Flags::CHECKPOINT
+            }
             FrameKind::Factors => Flags::STOP | Flags::CHECKPOINT,
             FrameKind::State => Flags::MORE | Flags::CHECKPOINT,
             FrameKind::Pull => Flags::RESUME,
