@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 /// Whether this process may create emulated hosts.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("CapEff:")).unwrap();
     let capabilities = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();

@@ -41,6 +41,7 @@ mod mirrored_layers;
 mod mirrored_losses;
 mod model_file;
 mod networks;
+mod no_shared_disk;
 mod observe;
 mod onnx;
 mod perfetto;

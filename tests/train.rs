@@ -66,7 +66,7 @@ const SUMMARY_KEYS: &str = "\
 
 /// The keys of a task in `summary.json`, in order.
 const TASK_KEYS: &str = "\
-    task steps dropped lost seconds phases cpu_seconds peak_rss_bytes examples \
+    task steps dropped lost seconds phases cpu_seconds peak_rss_bytes peak_pss_bytes examples \
     sent_bytes received_bytes evaluation_seconds final_test_seconds run_delay_seconds \
     loop_cpu_seconds gradient_ms resources";
 

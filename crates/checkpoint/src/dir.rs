@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::buffer::FileSum;
 use crate::error::CheckpointError;
 use crate::manifest::{Manifest, ShardPiece, read_sealed, sync_dir, write_sealed};
+use crate::remote::RemoteSource;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4 << 20;
@@ -17,6 +18,8 @@ pub struct CheckpointDir {
     dir: PathBuf,
     pub(crate) generation: PathBuf,
     pub(crate) generation_lock: PathBuf,
+    /// The task that keeps the checkpoints, if this one does not share its disk.
+    pub(crate) remote: Option<RemoteSource>,
 }
 
 /// A checkpoint that has been verified.
@@ -35,7 +38,7 @@ impl CheckpointDir {
         let dir = dir.into();
         let generation = dir.join("generation.json");
         let generation_lock = dir.join("generation.lock");
-        Self { dir, generation, generation_lock }
+        Self { dir, generation, generation_lock, remote: None }
     }
 
     /// Counts generations by these files instead: the record of the current one, and the lock that
@@ -114,6 +117,9 @@ impl CheckpointDir {
 
     /// The newest sound checkpoint. `warn` receives why newer ones are skipped.
     pub fn newest(&self, warn: &mut dyn FnMut(&str)) -> Result<Checkpoint, CheckpointError> {
+        if let Some(remote) = &self.remote {
+            return self.fetch(remote, None);
+        }
         for step in self.steps() {
             match self.verify(step) {
                 Ok(checkpoint) => return Ok(checkpoint),
@@ -153,6 +159,17 @@ impl CheckpointDir {
         let manifest = read_sealed::<Manifest>(&place.join(Manifest::FILE)).ok();
         let shards = manifest.map(|manifest| manifest.shards).unwrap_or_default();
         shards.into_iter().chain(piece.map(|piece| piece.shard)).map(|shard| shard.file).collect()
+    }
+
+    /// A name for a shard's file that neither a complete checkpoint of this step nor the shard's
+    /// own piece of one uses: existing files stay whole until the new checkpoint is complete.
+    pub(crate) fn free_name(&self, step: u64, index: usize, base: &str) -> String {
+        let taken = self.files(step, index);
+        let name = |n: u32| match n {
+            1 => format!("{base}.safetensors"),
+            n => format!("{base}-{n}.safetensors"),
+        };
+        (1..).map(name).find(|name| !taken.contains(name)).unwrap_or_else(|| name(1))
     }
 
     /// Completes the checkpoint of a step if all its shards are written; the task that writes the
@@ -221,7 +238,7 @@ pub(crate) fn piece_name(index: usize) -> String {
 }
 
 /// The length and the checksum of a file, which is read only if its length is `expected`.
-fn sum_up(path: &Path, expected: u64) -> io::Result<FileSum> {
+pub(crate) fn sum_up(path: &Path, expected: u64) -> io::Result<FileSum> {
     let mut file = File::open(path)?;
     let bytes = file.metadata()?.len();
     if bytes != expected {

@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 use crate::dir::{Checkpoint, CheckpointDir};
 use crate::error::CheckpointError;
 use crate::manifest::{CheckpointInfo, read_sealed, write_sealed};
+use crate::remote::RemoteSource;
 
 /// A server's number among the servers of its run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerNumber {
     /// The number, from 0.
     pub index: usize,
@@ -93,6 +94,10 @@ impl CheckpointDir {
             what: format!("cannot claim {}", path.display()),
             source,
         };
+        if let Some(remote) = &self.remote {
+            let generation = remote.checkpoints.claim(server)?;
+            return self.enter(remote, server, generation);
+        }
         let _lock = self.lock_generation().map_err(cannot)?;
         let mut claimed = ClaimedGeneration::default();
         if fs::exists(path).map_err(cannot)? {
@@ -115,6 +120,26 @@ impl CheckpointDir {
         claimed = ClaimedGeneration { generation, base, servers: server.count, entered };
         write_sealed(path, "claim", &claimed).map_err(cannot)?;
         Ok(GenerationStart { generation: claimed.generation(), checkpoint: found })
+    }
+
+    /// Enters a generation that another task keeps the count of: notes it here, and fetches the
+    /// checkpoint that it starts from.
+    fn enter(
+        &self,
+        remote: &RemoteSource,
+        server: ServerNumber,
+        generation: Generation,
+    ) -> Result<GenerationStart, CheckpointError> {
+        let path = &self.generation;
+        let Generation { number, base } = generation;
+        let (servers, entered) = (server.count, vec![server.index]);
+        let claimed = ClaimedGeneration { generation: number, base, servers, entered };
+        path.parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| write_sealed(path, "claim", &claimed))
+            .map_err(CheckpointError::at("write", path))?;
+        let checkpoint = base.map(|step| self.fetch(remote, Some(step))).transpose()?;
+        Ok(GenerationStart { generation, checkpoint })
     }
 
     /// The newest sound checkpoint. Damaged newer ones are set aside with a warning.
@@ -142,6 +167,10 @@ impl CheckpointDir {
         server: ServerNumber,
         to: Generation,
     ) -> Result<Option<Checkpoint>, CheckpointError> {
+        if let Some(remote) = &self.remote {
+            remote.checkpoints.follow(server, to)?;
+            return Ok(self.enter(remote, server, to)?.checkpoint);
+        }
         let path = &self.generation;
         let cannot = |source| CheckpointError::Io {
             what: format!("cannot write {}", path.display()),

@@ -213,12 +213,17 @@ pub(crate) fn read_sealed<T: DeserializeOwned>(path: &Path) -> Result<T, String>
         return Err(wrong(format!("it is larger than {MAX_BYTES} bytes")));
     }
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let Some(at) = text.rfind(SEAL) else { return Err(wrong("it has no checksum".into())) };
+    parse_sealed(&text).map_err(wrong)
+}
+
+/// Reads the text of a sealed file; the error says what is wrong with it.
+pub(crate) fn parse_sealed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let Some(at) = text.rfind(SEAL) else { return Err("it has no checksum".into()) };
     let body = &text[..at];
     if text[at..] != format!("{SEAL}{:08x}\"\n}}\n", crc32c::crc32c(body.as_bytes())) {
-        return Err(wrong("its checksum does not agree".into()));
+        return Err("its checksum does not agree".into());
     }
-    serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 /// Makes renames in a directory durable.

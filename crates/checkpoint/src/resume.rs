@@ -87,6 +87,9 @@ impl CheckpointDir {
         step: Option<u64>,
         warn: &mut dyn FnMut(&str),
     ) -> Result<Checkpoint, CheckpointError> {
+        if let Some(remote) = &self.remote {
+            return self.fetch(remote, step);
+        }
         let Some(step) = step else { return self.newest(warn) };
         let wrong = |why| CheckpointError::Refused(format!("the checkpoint of step {step}: {why}"));
         self.verify(step).map_err(wrong)

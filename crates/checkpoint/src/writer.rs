@@ -17,6 +17,7 @@ use paceline_model::Layout;
 use crate::buffer::{CheckpointBuffer, FileSum, ShardColumns, write_shard};
 use crate::dir::CheckpointDir;
 use crate::manifest::{CheckpointInfo, ShardEntry, ShardPiece, sync_dir};
+use crate::remote::DeliveredShard;
 
 /// Receives what became of each checkpoint: a message that it is written, or why it is not.
 pub type ReportCheckpoint = dyn Fn(Result<&str, &str>) + Send + Sync;
@@ -212,7 +213,7 @@ impl CheckpointSpec {
         let start = Instant::now();
         let step = copied.contents.step;
         let place = self.dir.make_place(step)?;
-        let file = self.free_name(step);
+        let file = self.dir.free_name(step, self.index, &self.name);
         let path = place.join(&file);
         let FileSum { bytes, crc32c } =
             write_shard(&path, &self.layout, columns, step, &mut copied.buffer)?;
@@ -229,6 +230,11 @@ impl CheckpointSpec {
         let generation = copied.generation;
         let info = CheckpointInfo { step, generation, ..self.info.clone() };
         let piece = ShardPiece { info, shard };
+        if let Some(remote) = &self.dir.remote {
+            let (index, keep, name) = (self.index, self.keep, self.name.clone());
+            self.dir.deliver(remote, &DeliveredShard { index, keep, name, piece })?;
+            return Ok(WrittenShard { bytes, seconds: start.elapsed().as_secs_f64() });
+        }
         let mut seconds = start.elapsed().as_secs_f64();
         self.dir.seal(&piece.info, || {
             let is_complete = self.dir.complete(step, self.index, &piece, &self.name)?;
@@ -236,16 +242,5 @@ impl CheckpointSpec {
             if is_complete { self.dir.prune(self.keep) } else { Ok(()) }
         })?;
         Ok(WrittenShard { bytes, seconds })
-    }
-
-    /// A name for the shard's file that neither a complete checkpoint of this step nor the shard's
-    /// own piece of one uses: existing files stay whole until the new checkpoint is complete.
-    fn free_name(&self, step: u64) -> String {
-        let taken = self.dir.files(step, self.index);
-        let name = |n: u32| match n {
-            1 => format!("{}.safetensors", self.name),
-            n => format!("{}-{n}.safetensors", self.name),
-        };
-        (1..).map(name).find(|name| !taken.contains(name)).unwrap_or_else(|| name(1))
     }
 }

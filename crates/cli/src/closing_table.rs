@@ -185,7 +185,7 @@ fn cells(task: &TaskSummary) -> Vec<(String, String)> {
     cells.extend([
         ("sent MB", megabytes(task.sent_bytes)),
         ("CPU s", task.cpu_seconds.map_or_else(unknown, |seconds| format!("{seconds:.2}"))),
-        ("peak MB", task.peak_rss_bytes.map_or_else(unknown, megabytes)),
+        ("peak MB", task.peak_memory_bytes().map_or_else(unknown, megabytes)),
     ]);
     cells.into_iter().map(|(head, cell)| (head.to_owned(), cell)).collect()
 }

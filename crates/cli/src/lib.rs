@@ -40,6 +40,7 @@ mod network_check;
 mod placed;
 pub mod predict_args;
 pub mod progress;
+mod run_files;
 mod standard_input;
 mod start_file;
 mod stop_source;

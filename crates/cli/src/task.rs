@@ -19,6 +19,7 @@ use crate::end_limit::TaskActivity;
 use crate::join::JoinInfo;
 use crate::load_data::{data_shape, load_data};
 use crate::progress::Progress;
+use crate::run_files::{DepotPlace, wait_for_files};
 use crate::start_file::open_start;
 use crate::stop_source::StopSource;
 use crate::task_context::{ProgramContext, TaskIdentity, warn_of_test_set};
@@ -62,7 +63,16 @@ pub(crate) fn run_task(
     let TaskStart { cluster, token, listener, activity } = start;
     let cluster = &cluster;
     activity.introduce(&cluster.task.to_string(), None);
-    let checkpoint = find_checkpoint(plan, options)?;
+    let secret = token.clone();
+    let depot = DepotPlace::of(plan, cluster, &secret)?;
+    let depot = depot.as_ref();
+    let depot_listener = depot.map_or(Ok(None), DepotPlace::listen)?;
+    let client = depot.and_then(|depot| depot.client(&activity, &stop));
+    let sender = depot.zip(client.as_ref());
+    let checkpoint = match sender {
+        Some((depot, client)) => depot.checkpoint(client, options)?,
+        None => find_checkpoint(plan, options)?,
+    };
     // The launcher has already opened the run; without a launcher, the coordinator does.
     let is_led = options.checkpoint.is_some() || cluster.slot() != Some(0);
     if let Some(from) = checkpoint.as_ref().filter(|_| !is_led) {
@@ -78,7 +88,10 @@ pub(crate) fn run_task(
     let place = task_place(plan, cluster, token)?;
     let steps = settings.step_layout(place.slots);
     let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
-    let checkpoints = checkpoint_dir(run.path());
+    let checkpoints = match sender {
+        Some((depot, client)) => depot.remote_dir(run.path(), client),
+        None => checkpoint_dir(run.path()),
+    };
     let identity = TaskIdentity::of(cluster);
     let task = ProgramTask {
         job,
@@ -96,22 +109,41 @@ pub(crate) fn run_task(
     let context = ProgramContext::new(plan, identity, &run, stop, activity)?;
     // A launched task's waits are those of its run, which the coordinator shows.
     let context = if is_launched { context } else { context.showing_waits(options.quiet) };
-    match cluster.task.role {
-        Role::Ps => match task.serve(context) {
-            // The launcher ended a server that no worker needs any more.
-            Err(Failure::Unfinished { .. }) if is_launched && signals.signal().is_some() => {
-                Ok(None)
+    let keep = |listener| depot.map(|at| at.keep(listener, &run, &checkpoints, context.log()));
+    let kept = depot_listener.and_then(keep).transpose()?;
+    let gather = |(depot, client): (&DepotPlace<'_>, _)| depot.gather(client, &run, context.log());
+    let _gatherer = sender.map(gather).transpose()?;
+    let finished = task.run(context, is_launched, &signals);
+    // Other tasks may still deliver the last checkpoint.
+    kept.iter().for_each(wait_for_files);
+    finished
+}
+
+impl ProgramTask<'_> {
+    /// Does what the task's role is. Only a coordinator that was not launched has a result.
+    fn run(
+        &self,
+        context: ProgramContext,
+        is_launched: bool,
+        signals: &StopSource,
+    ) -> Result<Option<FinishedRun>, Failure> {
+        match self.cluster.task.role {
+            Role::Ps => match self.serve(context) {
+                // The launcher ended a server that no worker needs any more.
+                Err(Failure::Unfinished { .. }) if is_launched && signals.signal().is_some() => {
+                    Ok(None)
+                }
+                served => served.map(|()| None),
+            },
+            Role::Evaluator => self.evaluate(context).map(|()| None),
+            Role::Chief | Role::Worker => {
+                let workload = self.load_workload(&context)?;
+                let context = self.introduce(context, &workload)?;
+                let listener = self.mesh_listener()?;
+                let report = run_worker(&self.training_task(&workload, context), listener)?;
+                let finished = report.map(|report| FinishedRun::new(self.run, report));
+                Ok(finished.filter(|_| !is_launched))
             }
-            served => served.map(|()| None),
-        },
-        Role::Evaluator => task.evaluate(context).map(|()| None),
-        Role::Chief | Role::Worker => {
-            let workload = task.load_workload(&context)?;
-            let context = task.introduce(context, &workload)?;
-            let listener = task.mesh_listener()?;
-            let report = run_worker(&task.training_task(&workload, context), listener)?;
-            let finished = report.map(|report| FinishedRun::new(&run, report));
-            Ok(finished.filter(|_| !is_launched))
         }
     }
 }
@@ -302,7 +334,8 @@ fn join_run_dir(
         (None, Some(dir)) => RunDir::join(dir, &task)?,
         (None, None) => RunDir::create_in_runs(&plan.name)?.with_task(&task)?,
     };
-    if cluster.slot() == Some(0) {
+    // With directories of their own, every task can be resumed from its own.
+    if cluster.slot() == Some(0) || plan.cluster.files_port.is_some() {
         run.write_new(files::JOB, job.explain().as_bytes())?;
     }
     Ok(run)

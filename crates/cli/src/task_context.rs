@@ -43,6 +43,8 @@ pub(crate) struct TaskIdentity {
     pub(crate) others: Vec<String>,
     /// Whether the task joined the run later: its metrics may then lack a free port.
     pub(crate) joined_later: bool,
+    /// The task that leads the run, if it is another one.
+    pub(crate) coordinator: Option<String>,
 }
 
 impl TaskIdentity {
@@ -54,6 +56,7 @@ impl TaskIdentity {
             peers: cluster.peers(),
             others: cluster.others(),
             joined_later: false,
+            coordinator: (cluster.slot() != Some(0)).then(|| cluster.slot_name(0)),
         }
     }
 }
@@ -147,6 +150,11 @@ impl ProgramContext {
         self.description = Some(RunDescription { graph, hparams });
         self.set_progress(progress);
         Ok(self)
+    }
+
+    /// The task's log.
+    pub(crate) fn log(&self) -> Arc<TaskLog> {
+        self.log.clone()
     }
 
     /// How the task learns that it must stop.
@@ -295,6 +303,19 @@ impl TaskContext for ProgramContext {
 
     fn is_run_over(&self) -> bool {
         self.run.has_ended()
+    }
+
+    fn separate_run(&self) -> Option<String> {
+        let coordinator = self.identity.coordinator.as_deref()?;
+        let is_shared = self.plan.cluster.files_port.is_some();
+        let path = self.run.path().display();
+        (!is_shared && !self.run.task(coordinator).exists()).then(|| {
+            format!(
+                "{path} has no folder of {coordinator}: the tasks share no directory, so that no \
+                 checkpoint would ever be complete; set cluster.files_port to send checkpoints to \
+                 {coordinator}, or name a directory that all tasks share with --run-dir"
+            )
+        })
     }
 
     fn reopen_run(&self) -> Result<(), TrainError> {

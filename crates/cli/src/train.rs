@@ -59,6 +59,14 @@ fn check_placement(
 ) -> Result<(), Failure> {
     let is_single = plan.cluster.mode == Mode::Single;
     let source = match placement {
+        Placement::Local if plan.cluster.files_port.is_some() => {
+            return Err(Failure::Usage(
+                "cluster.files_port is for tasks on several machines, which TF_CONFIG or a \
+                 scheduler starts; here this command starts all tasks, and they share the run \
+                 directory: leave cluster.files_port out"
+                    .into(),
+            ));
+        }
         Placement::Local => return Ok(()),
         Placement::Listed(cluster) if is_single && cluster.slots() > 1 => {
             return Err(Failure::Usage(format!(

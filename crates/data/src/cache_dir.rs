@@ -2,7 +2,9 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::error::DataError;
 
@@ -32,6 +34,23 @@ fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf
         .or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("paceline")))
         .or_else(|| absolute("HOME").map(|dir| dir.join(".cache").join("paceline")))
         .ok_or(DataError::NoCache)
+}
+
+/// Removes the oldest files and directories of a cache, so that one more does not exceed `most`.
+/// Those whose names begin with a dot do not count.
+pub(crate) fn remove_oldest(dir: &Path, most: usize) {
+    let age = |path: &PathBuf| {
+        fs::metadata(path).and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+    };
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_complete =
+        |path: &PathBuf| !path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
+    let mut found: Vec<_> = entries.filter(is_complete).collect();
+    found.sort_by_key(age);
+    let too_many = (found.len() + 1).saturating_sub(most);
+    for oldest in &found[..too_many] {
+        let _ = if oldest.is_dir() { fs::remove_dir_all(oldest) } else { fs::remove_file(oldest) };
+    }
 }
 
 #[cfg(test)]

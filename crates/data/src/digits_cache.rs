@@ -1,15 +1,14 @@
 //! A cache of generated digits: a sweep of a hundred runs draws them once, not three hundred times.
 //!
-//! Drawing the default set takes one core a third of a second, in every task of every run; reading
-//! it takes a tenth of that. So larger sets are cached as IDX files, in a directory that appears
-//! by rename. A set that cannot be cached or read back is drawn: the cache is optional, and its
+//! Drawing the default set takes one core a third of a second, in every task of every run. So larger
+//! sets are cached as IDX files, in a directory that appears by rename. The images are mapped, so
+//! that all tasks of a machine share one copy. A set that cannot be cached or read back is drawn: the cache is optional, and its
 //! absence is never an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use crate::cache_dir::cache_dir;
+use crate::cache_dir::{cache_dir, remove_oldest};
 use crate::digits::draw_sets;
 use crate::error::DataError;
 use crate::idx;
@@ -56,25 +55,38 @@ fn cached_in(
     observer: &mut dyn OpenObserver,
 ) -> Result<TrainTest<Images>, DataError> {
     let set_dir = dir.join(format!("{VERSION}-seed{seed}-{train}-{test}"));
-    let mut cached = |part: &str, count: usize| match read(&set_dir, part, observer) {
-        Ok(images) if images.len() == count => Ok(Some(images)),
-        Err(DataError::Interrupted) => Err(DataError::Interrupted),
-        _ => Ok(None),
-    };
-    if let (Some(train), Some(test)) = (cached(PARTS[0], train)?, cached(PARTS[1], test)?) {
-        let origin = format!("generated from seed {seed}");
-        return Ok(TrainTest { origin, ..TrainTest::new(train, test) });
+    let origin = || format!("generated from seed {seed}");
+    if let Some(found) = cached_set(&set_dir, train, test, observer)? {
+        return Ok(TrainTest { origin: origin(), ..found });
     }
     let set = draw_sets(train, test, seed, observer)?;
     // Another process may write the same set at the same time; the contents are equal.
     let unfinished = dir.join(format!(".part-{}-{seed}", std::process::id()));
     if write(&unfinished, &set).is_some() {
-        remove_oldest(dir);
+        remove_oldest(dir, MAX_SETS);
         let _ = fs::remove_dir_all(&set_dir);
         let _ = fs::rename(&unfinished, &set_dir);
     }
     let _ = fs::remove_dir_all(&unfinished);
-    Ok(set)
+    // What was written is mapped, and the drawn set is dropped.
+    let written = cached_set(&set_dir, train, test, observer)?;
+    Ok(written.map_or(set, |written| TrainTest { origin: origin(), ..written }))
+}
+
+/// The set in the cache, if it is there and whole.
+fn cached_set(
+    set_dir: &Path,
+    train: usize,
+    test: usize,
+    observer: &mut dyn OpenObserver,
+) -> Result<Option<TrainTest<Images>>, DataError> {
+    let mut part = |part: &str, count: usize| match read(set_dir, part, observer) {
+        Ok(images) if images.len() == count => Ok(Some(images)),
+        Err(DataError::Interrupted) => Err(DataError::Interrupted),
+        _ => Ok(None),
+    };
+    let (train, test) = (part(PARTS[0], train)?, part(PARTS[1], test)?);
+    Ok(train.zip(test).map(|(train, test)| TrainTest::new(train, test)))
 }
 
 fn files(set_dir: &Path, part: &str) -> [PathBuf; 2] {
@@ -94,22 +106,6 @@ fn write(set_dir: &Path, set: &TrainTest<Images>) -> Option<()> {
         idx::write_labels(&to_labels, images.labels()).ok()?;
     }
     Some(())
-}
-
-/// Removes the oldest sets, so that one more does not exceed the limit.
-fn remove_oldest(dir: &Path) {
-    let age = |path: &PathBuf| {
-        fs::metadata(path).and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
-    };
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_set =
-        |path: &PathBuf| !path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
-    let mut sets: Vec<_> = entries.filter(is_set).collect();
-    sets.sort_by_key(age);
-    let too_many = (sets.len() + 1).saturating_sub(MAX_SETS);
-    for set in &sets[..too_many] {
-        let _ = fs::remove_dir_all(set);
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::path::Path;
 use crate::error::DataError;
 pub use crate::idx_fault::IdxFault;
 use crate::idx_fault::{MAX_BYTES, MAX_SIDE};
+use crate::image_bytes::{ImageBytes, MappedBytes};
 use crate::images::Images;
 use crate::open_observer::{OpenMeter, OpenObserver, ignore_reports};
 use crate::unpack;
@@ -23,6 +24,9 @@ const IMAGES_MAGIC: u32 = 0x0000_0803;
 
 /// The first four bytes of a file of labels.
 const LABELS_MAGIC: u32 = 0x0000_0801;
+
+/// The length of the header of a file of images: the magic number and three dimensions.
+const IMAGES_HEADER_BYTES: usize = 16;
 
 /// The most memory that is reserved before content arrives, in bytes.
 const RESERVED_BYTES: u64 = 64 << 20;
@@ -120,15 +124,42 @@ pub fn read_pair_observed(
         let fault = IdxFault::Label { index, value: values[index], classes };
         return Err(DataError::Content { path: labels.into(), fault });
     }
-    let idx = read_images_observed(images, observer)?;
-    if idx.count != values.len() {
+    let StoredImages { count, rows, cols, pixels } = stored_images(images, observer)?;
+    if count != values.len() {
         return Err(DataError::Mismatch {
             first: images.into(),
             second: labels.into(),
-            what: format!("{} images and {} labels", idx.count, values.len()),
+            what: format!("{count} images and {} labels", values.len()),
         });
     }
-    Images::new(idx.rows, idx.cols, classes, idx.pixels, values)
+    Images::of_bytes(rows, cols, classes, pixels, values)
+}
+
+/// The content of an images file, in memory or mapped.
+struct StoredImages {
+    count: usize,
+    rows: usize,
+    cols: usize,
+    pixels: ImageBytes,
+}
+
+/// Maps a file of images that is stored plain, and reads one that is gzip.
+fn stored_images(path: &Path, observer: &mut dyn OpenObserver) -> Result<StoredImages, DataError> {
+    let mut file = IdxFile::open(path)?;
+    if file.content.is_gzip() {
+        let IdxImages { count, rows, cols, pixels } = read_images_observed(path, observer)?;
+        return Ok(StoredImages { count, rows, cols, pixels: ImageBytes::Owned(pixels) });
+    }
+    let [count, rows, cols] = image_header(&mut file)?;
+    let expected = count * rows * cols;
+    let mapped = MappedBytes::open(path, IMAGES_HEADER_BYTES);
+    let pixels = ImageBytes::Mapped(mapped.map_err(DataError::io("map", path))?);
+    match pixels.len() as u64 {
+        got if got < expected => return Err(file.fault(IdxFault::Short { got, expected })),
+        got if got > expected => return Err(file.fault(IdxFault::Long { expected })),
+        _ => OpenMeter::new(observer, "reading", path, expected).add(expected)?,
+    }
+    Ok(StoredImages { count: count as usize, rows: rows as usize, cols: cols as usize, pixels })
 }
 
 /// Writes images as a plain (not gzip) IDX file. `pixels` has `rows * cols` pixels for each image.

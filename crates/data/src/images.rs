@@ -1,10 +1,11 @@
-//! Labelled grey images, held in memory as bytes.
+//! Labelled grey images, as bytes in memory or in a mapped file.
 //!
 //! Pixels stay bytes until a batch is filled: MNIST takes 47 MB this way and would take 188 MB as
 //! floats, and the conversion costs no more than the copy that is needed anyway.
 
 use crate::error::DataError;
 use crate::hold_out::{choose_by_class, test_order};
+use crate::image_bytes::{FileIdentity, ImageBytes};
 
 /// Grey images of one size, each with the number of its class.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +13,7 @@ pub struct Images {
     rows: usize,
     cols: usize,
     classes: usize,
-    pixels: Vec<u8>,
+    pixels: ImageBytes,
     labels: Vec<u8>,
 }
 
@@ -27,6 +28,17 @@ impl Images {
         cols: usize,
         classes: usize,
         pixels: Vec<u8>,
+        labels: Vec<u8>,
+    ) -> Result<Self, DataError> {
+        Self::of_bytes(rows, cols, classes, ImageBytes::Owned(pixels), labels)
+    }
+
+    /// As [`Images::new`], with pixels in memory or in a file.
+    pub(crate) fn of_bytes(
+        rows: usize,
+        cols: usize,
+        classes: usize,
+        pixels: ImageBytes,
         labels: Vec<u8>,
     ) -> Result<Self, DataError> {
         if rows == 0 || cols == 0 {
@@ -66,8 +78,9 @@ impl Images {
         let rest: Vec<u32> = (0..all as u32).filter(|&image| !is_held[image as usize]).collect();
         Ok([rest, test_order(held, seed)].map(|which| {
             let images = which.iter().map(|&image| image as usize);
+            let pixels = images.clone().flat_map(|image| self.image(image)).copied().collect();
             Images {
-                pixels: images.clone().flat_map(|image| self.image(image)).copied().collect(),
+                pixels: ImageBytes::Owned(pixels),
                 labels: images.map(|image| self.labels[image]).collect(),
                 ..*self
             }
@@ -118,6 +131,14 @@ impl Images {
     /// The pixels of all images, image after image.
     pub fn pixels(&self) -> &[u8] {
         &self.pixels
+    }
+
+    /// The mapped file that the pixels are in, if they are in one.
+    pub(crate) fn file(&self) -> Option<&FileIdentity> {
+        match &self.pixels {
+            ImageBytes::Owned(_) => None,
+            ImageBytes::Mapped(mapped) => Some(&mapped.file),
+        }
     }
 
     /// The class of image `index`.

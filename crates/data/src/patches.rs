@@ -60,11 +60,17 @@ impl Patches {
             }
             starts.push(end as u32);
         }
-        Some(Self {
-            words: Arc::new(map),
-            starts: Arc::new(starts),
-            labels: images.labels().iter().map(|&label| label.into()).collect(),
-        })
+        Some(Self::new(map, starts, images))
+    }
+
+    /// The patches of these images, whose words begin at `starts`.
+    pub(crate) fn new(
+        words: impl AsRef<[u64]> + Send + Sync + 'static,
+        starts: Vec<u32>,
+        images: &Images,
+    ) -> Self {
+        let labels = images.labels().iter().map(|&label| label.into()).collect();
+        Self { words: Arc::new(words), starts: Arc::new(starts), labels }
     }
 
     /// All images, image after image. Each is its bitmap, in whole words, followed by a word for

@@ -151,6 +151,11 @@ impl BatchPlan {
         PlannedExample { epoch, example: example as u32 }
     }
 
+    /// The number of slots.
+    pub fn slots(&self) -> usize {
+        self.slots as usize
+    }
+
     /// The step at which the plan ends; close to 2^64 unless it ends after some epochs.
     pub fn steps(&self) -> u64 {
         let PlanStart { step, position } = self.origin;

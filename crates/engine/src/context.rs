@@ -113,6 +113,12 @@ pub trait TaskContext: Send + Sync + 'static {
         false
     }
 
+    /// Why this task's directory is not that of the coordinator, if checkpoints need a common one
+    /// and it is not. Called once the coordinator has connected.
+    fn separate_run(&self) -> Option<String> {
+        None
+    }
+
     /// A coordinator starts to train: a summary that an earlier one has written is void.
     fn reopen_run(&self) -> Result<(), TrainError> {
         Ok(())

@@ -56,6 +56,9 @@ pub(crate) fn train_replica(
     let link = MeshLink::connect(start, &*model, checkpoints, &notify, &gives_up);
     let Some(mut link) = task.unless_late(link)? else { return Ok(None) };
     task.context.waiting(None);
+    if let Some(why) = task.context.separate_run().filter(|_| settings.checkpoint.is_some()) {
+        return Err(TrainError::Settings(why));
+    }
     recorder.start(task.run_start(slot, &link)).map_err(record_failure)?;
     let config = LoopConfig {
         slot,

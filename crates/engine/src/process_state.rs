@@ -99,6 +99,7 @@ impl ProcessState {
         total.process = self.process.id;
         total.cpu_seconds = process::cpu_seconds();
         total.peak_rss_bytes = process::peak_rss_bytes();
+        total.peak_pss_bytes = process::peak_pss_bytes();
         total
     }
 }

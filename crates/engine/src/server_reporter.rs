@@ -28,6 +28,8 @@ pub(crate) struct ServerReporter {
     context: Arc<dyn TaskContext>,
     recorder: Box<dyn ServerRecorder>,
     checkpoints: Option<CheckpointWriter>,
+    /// Why checkpoints would never be complete, if so.
+    separate_run: Option<String>,
     /// When the log last said which tasks are missing.
     last_note: Instant,
     started: Instant,
@@ -61,6 +63,7 @@ impl ServerReporter {
             context,
             recorder,
             checkpoints,
+            separate_run: None,
             last_note: now,
             started: now,
             start_timeout,
@@ -131,6 +134,7 @@ impl ServerReporter {
         }
         if server.is_started() && !std::mem::replace(&mut self.has_begun, true) {
             self.context.waiting(None);
+            self.separate_run = self.context.separate_run().filter(|_| self.checkpoints.is_some());
             self.recorder.start();
         }
         let (workers, spent) = (&self.workers, &self.totals);
@@ -259,6 +263,9 @@ impl ServerObserver for ServerReporter {
             }
         }
         self.check_pace(server.stats());
+        if let Some(why) = &self.separate_run {
+            return Err(why.clone());
+        }
         if server.is_started() || server.outcome().is_some() {
             return self.check_end();
         }

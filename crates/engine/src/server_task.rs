@@ -52,7 +52,9 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
     let shard = config.shard();
     let slots = task.place.slots;
     let steps = task.settings.step_layout(slots);
-    let GenerationStart { mut generation, mut checkpoint } = task.claim()?;
+    let checkpoints = task.checkpoints.map(|dir| dir.clone().needing(shard.clone()));
+    let checkpoints = checkpoints.as_ref();
+    let GenerationStart { mut generation, mut checkpoint } = task.claim(checkpoints)?;
     let mut reporter = task.reporter(&config, layout)?;
     // Each pass is one generation: a server that hears of a newer one starts again from there.
     loop {
@@ -77,7 +79,7 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
         reporter.enter_generation(generation, carried);
         let served = serve(listener, &mut server, &mut reporter);
         if let Ok(ServeEnd::Rewind(to)) = served {
-            (generation, checkpoint) = (to, task.follow(to)?);
+            (generation, checkpoint) = (to, task.follow(checkpoints, to)?);
             continue;
         }
         let recorded = reporter.finish(server.stats());
@@ -154,9 +156,9 @@ impl ServerTask<'_> {
     }
 
     /// Where this server starts.
-    fn claim(&self) -> Result<GenerationStart, TrainError> {
+    fn claim(&self, checkpoints: Option<&CheckpointDir>) -> Result<GenerationStart, TrainError> {
         let known = self.from.map(ResumePoint::checkpoint);
-        match self.checkpoints {
+        match checkpoints {
             Some(checkpoints) => Ok(checkpoints.claim(self.number(), known, &mut |text| {
                 self.context.note(NoteLevel::Warning, text);
             })?),
@@ -168,8 +170,12 @@ impl ServerTask<'_> {
     }
 
     /// The checkpoint that a generation another server has claimed starts from.
-    fn follow(&self, to: Generation) -> Result<Option<Checkpoint>, TrainError> {
-        match self.checkpoints {
+    fn follow(
+        &self,
+        checkpoints: Option<&CheckpointDir>,
+        to: Generation,
+    ) -> Result<Option<Checkpoint>, TrainError> {
+        match checkpoints {
             Some(checkpoints) => Ok(checkpoints.follow(self.number(), to)?),
             None => Err(TrainError::Lost("the run was rewound, but keeps no checkpoints".into())),
         }

@@ -27,6 +27,10 @@ use crate::step_stop::StepStop;
 use crate::trainer::Trainer;
 use paceline_observe::trace::Tracer;
 
+/// With at most this many slots, each loop has the patches of its images for itself, in huge pages,
+/// which are faster. With more, the processes of a machine share them, which takes less memory.
+const MOST_OWN_PATCHES: usize = 4;
+
 /// How much memory and how many threads a model may use.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelSizing {
@@ -307,15 +311,17 @@ impl Workload {
             return Err(needs_dense());
         };
         let LoopConfig { slot, plan, threads, mut step_recorder, tracer, model, stop } = config;
-        let walk = SlotWalk::new(plan, slot, settings.seed);
         let weights = BatchWeights::new(&settings.class_weights);
         let sizing = ModelSizing { block: settings.batch, threads };
         let patches = match (&self.data, build_for_patches) {
             (TrainingData::Images(set), Some(build)) => {
-                Patches::of(&set.train).map(|patches| (patches, build))
+                let is_large = plan.slots() > MOST_OWN_PATCHES;
+                let of = if is_large { Patches::shared } else { Patches::of };
+                of(&set.train).map(|patches| (patches, build))
             }
             _ => None,
         };
+        let walk = SlotWalk::new(plan, slot, settings.seed);
         let (batches, mut model): (Box<dyn BatchReader + '_>, _) = match patches {
             Some((patches, build)) => {
                 (Box::new(PatchBatches::new(walk, patches, weights)), build(sizing)?)

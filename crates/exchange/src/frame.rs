@@ -166,7 +166,9 @@ impl FrameKind {
             FrameKind::Params | FrameKind::Values => Flags::STOP | Flags::DROPPED,
             FrameKind::Bye | FrameKind::Stop => Flags::STOP,
             FrameKind::Reports => Flags::MORE,
-            FrameKind::GradientChunk => Flags::STOP | Flags::LEFT | Flags::CHECKPOINT,
+            FrameKind::GradientChunk | FrameKind::UpdatedChunk => {
+                Flags::STOP | Flags::LEFT | Flags::CHECKPOINT
+            }
             FrameKind::Factors => Flags::STOP | Flags::CHECKPOINT,
             FrameKind::State => Flags::MORE | Flags::CHECKPOINT,
             FrameKind::Pull => Flags::RESUME,

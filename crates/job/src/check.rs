@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use paceline_depot::GatherTime;
 use paceline_engine::{
     BestSettings, CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence,
     OnWorkerLoss, Stop, TestMetric, WireFormat,
@@ -16,6 +17,8 @@ use super::raw::RawJob;
 
 /// The longest timeout. It is longer than any useful one, and added to a time it cannot overflow.
 const MAX_SECONDS: f64 = 1e9;
+/// How often tasks send what is new in their files.
+const GATHER_EVERY: Duration = Duration::from_secs(1);
 
 impl RawJob {
     /// Checks every key, and that the run uses every key that is set. Returns the plan, or all
@@ -113,6 +116,11 @@ impl JobChecker<'_> {
             cluster: self.cluster(&model),
             checkpoint: self.checkpoint(),
             observe_every: self.optional("observe.every", Self::whole),
+            observe_gather: match self.text("observe.gather").as_str() {
+                "end" => GatherTime::End,
+                "off" => GatherTime::Never,
+                _ => GatherTime::Live(GATHER_EVERY),
+            },
             observe_histograms: self.optional("observe.histograms", Self::whole),
             observe_sample: match self.optional("observe.sample_ms", Self::whole) {
                 None => Some(SampleSpacing::DEFAULT),
@@ -249,6 +257,7 @@ impl JobChecker<'_> {
             rejoin_timeout: if waits { rejoin } else { Duration::ZERO },
             start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
             stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
+            files_port: self.optional("cluster.files_port", Self::whole).map(|port| port as u16),
             token_file: self.optional("cluster.token_file", Self::path),
             factors: match self.text("cluster.factors").as_str() {
                 "always" => FactorChoice::Always,

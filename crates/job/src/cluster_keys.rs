@@ -55,6 +55,7 @@ fn sharing() -> Vec<KeySpec> {
             .when(KeyCondition::WaitsForTasks),
     ];
     keys.extend(cluster_timeouts());
+    keys.push(files_port());
     keys.push(
         optional(
             "cluster.token_file",
@@ -74,6 +75,13 @@ fn layout() -> KeySpec {
                  the first worker on each host, \"dedicated\" as the last of the processes";
     key("cluster.layout", ValueKind::Word(&["beside", "dedicated"]), "\"beside\"", help)
         .with(MODE, WITH_SERVERS)
+}
+
+fn files_port() -> KeySpec {
+    let help = "for tasks that share no directory: they send checkpoints, events and logs to \
+                 worker 0, which keeps them in its run directory and listens at this port";
+    optional("cluster.files_port", ValueKind::Whole { min: 1, max: 65_535 }, help)
+        .with(MODE, SHARED)
 }
 
 fn cluster_timeouts() -> Vec<KeySpec> {

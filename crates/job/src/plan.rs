@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use paceline_arrays::{NumpySpec, RecordSpec};
 use paceline_data::{HoldOut, OnBad, SparseSpec};
+use paceline_depot::GatherTime;
 use paceline_engine::{
     BestSettings, CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence,
     OnWorkerLoss, Stop, TestHooks, Threads, Timeouts, TrainSettings, WireFormat,
@@ -54,6 +55,8 @@ pub struct Plan {
     pub checkpoint: Option<CheckpointSettings>,
     /// Steps between train losses in TensorBoard; they are thinned if `None`.
     pub observe_every: Option<u64>,
+    /// When tasks send their files to worker 0, if they share no directory with it.
+    pub observe_gather: GatherTime,
     /// Global steps between histograms of the tensors; there are none if `None`.
     pub observe_histograms: Option<u64>,
     /// The interval of resource samples; none are taken if `None`.
@@ -181,6 +184,9 @@ pub struct ClusterPlan {
     pub start_timeout: Duration,
     /// How long a step may wait for another task.
     pub stall_timeout: Duration,
+    /// The port at which worker 0 keeps the files of tasks that share no directory with it; `None`
+    /// if all tasks share one.
+    pub files_port: Option<u16>,
     /// The file with the secret that all tasks share.
     pub token_file: Option<PathBuf>,
     /// In `mirrored`: which gradients travel as factors.

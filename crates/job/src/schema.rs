@@ -430,11 +430,15 @@ fn observe() -> Vec<KeySpec> {
     let http = "address at which tasks serve `/metrics` and `/healthz`; each task has its own \
                  port, counted up from this one, or any free port if it is 0. Addresses beyond \
                  loopback need `cluster.token_file`";
+    let gather = "when tasks send their events, resource samples and logs to worker 0: every \
+                 second, at the end, or never";
     let from = "first step of a worker in the timeline; defaults to 100. A timeline is \
                  recorded if this or `steps` is set";
     let steps = "number of steps in the timeline; defaults to 10";
     vec![
         optional("observe.every", STEPS, every),
+        key("observe.gather", ValueKind::Word(&["live", "end", "off"]), "\"live\"", gather)
+            .when(KeyCondition::AnySet(&["cluster.files_port"])),
         optional("observe.sample_ms", sample, sample_ms),
         optional("observe.histograms", STEPS, histograms),
         optional("observe.http", ValueKind::Address, http),

@@ -19,6 +19,8 @@ const LONG_YIELD: Duration = Duration::from_micros(5);
 pub(crate) struct SpinWait {
     /// When the thread first yielded its core, and when it last did.
     yielded: Option<(Instant, Instant)>,
+    /// Whether another thread ran during the last yield.
+    is_contended: bool,
     /// Whether the thread needs no core even while the last yield ends the wait.
     is_server: bool,
 }
@@ -26,13 +28,13 @@ pub(crate) struct SpinWait {
 impl SpinWait {
     /// The wait of a worker, which continues as soon as its answer is there.
     pub(crate) fn new() -> Self {
-        Self { yielded: None, is_server: false }
+        Self { yielded: None, is_contended: false, is_server: false }
     }
 
     /// The wait of a server's thread for the next frame. It yields to the worker that computes, so
     /// none of the time is a lack of cores.
     pub(crate) fn of_server() -> Self {
-        Self { yielded: None, is_server: true }
+        Self { yielded: None, is_contended: false, is_server: true }
     }
 
     /// Yields the core and returns `true` if the caller must look again, `false` if it must
@@ -49,10 +51,18 @@ impl SpinWait {
         }
         self.yielded = Some((first, now));
         std::thread::yield_now();
+        let took = now.elapsed();
+        self.is_contended = took > LONG_YIELD;
         if self.is_server {
-            ignore_if_long(now.elapsed());
+            ignore_if_long(took);
         }
         true
+    }
+
+    /// Whether another thread ran during the last yield: cores are scarce, and a thread that sleeps
+    /// leaves them to those that have work.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.is_contended
     }
 }
 

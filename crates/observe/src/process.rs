@@ -4,6 +4,7 @@
 //! these figures is better than a training that does not start.
 
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Clock ticks a second in `/proc`. The kernel converts its own tick rate to this constant
 /// (`USER_HZ`), which is 100 on every architecture that Paceline supports.
@@ -23,6 +24,24 @@ pub fn peak_rss_bytes() -> Option<u64> {
 /// The resident set of this process now, in bytes.
 pub fn rss_bytes() -> Option<u64> {
     parse_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
+/// The greatest figure that [`pss_bytes`] has returned.
+static PEAK_PSS: AtomicU64 = AtomicU64::new(0);
+
+/// The memory of this process now, in bytes: what it has alone, and its share of what several
+/// processes map (the proportional set size). The system walks all pages for it, which takes some
+/// milliseconds for each gigabyte.
+pub fn pss_bytes() -> Option<u64> {
+    let bytes = parse_bytes(&fs::read_to_string("/proc/self/smaps_rollup").ok()?, "Pss:")?;
+    PEAK_PSS.fetch_max(bytes, Ordering::Relaxed);
+    Some(bytes)
+}
+
+/// The greatest of that, now or at any time it was asked for.
+pub fn peak_pss_bytes() -> Option<u64> {
+    pss_bytes()?;
+    Some(PEAK_PSS.load(Ordering::Relaxed))
 }
 
 fn parse_cpu_seconds(stat: &str) -> Option<f64> {
@@ -74,5 +93,9 @@ mod tests {
         let held = vec![1_u8; 32 << 20];
         assert!(rss_bytes().unwrap() > std::hint::black_box(&held).len() as u64);
         assert!(peak_rss_bytes().unwrap() >= rss_bytes().unwrap());
+        assert!(pss_bytes().unwrap() > std::hint::black_box(&held).len() as u64);
+        let with_held = peak_pss_bytes().unwrap();
+        drop(held);
+        assert!(peak_pss_bytes().unwrap() >= with_held);
     }
 }

@@ -29,8 +29,11 @@ pub struct TaskSummary {
     pub phases: Map<String, Value>,
     /// Processor time since the process started.
     pub cpu_seconds: Option<f64>,
-    /// The most memory it held at any time.
+    /// The most memory it held at any time, including all that it shares with other processes.
     pub peak_rss_bytes: Option<u64>,
+    /// The most memory it held in any sample and at the end, with its part of what it shares.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_pss_bytes: Option<u64>,
     /// Examples that a worker trained on.
     pub examples: u64,
     /// Server: the mean staleness of the gradients it applied, in updates.
@@ -126,6 +129,7 @@ impl TaskSummary {
         self.loop_cpu_seconds = add(self.loop_cpu_seconds, other.loop_cpu_seconds);
         self.cpu_seconds = add(self.cpu_seconds, other.cpu_seconds);
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
+        self.peak_pss_bytes = self.peak_pss_bytes.max(other.peak_pss_bytes);
         self.resources = self.resources.take().or(other.resources.clone());
     }
 
@@ -189,6 +193,11 @@ impl TaskSummary {
         }
     }
 
+    /// The most memory of its own that it held, as far as the system says.
+    pub fn peak_memory_bytes(&self) -> Option<u64> {
+        self.peak_pss_bytes.or(self.peak_rss_bytes)
+    }
+
     /// Whether the task trains: a worker, or a worker that is called chief.
     pub fn is_worker(&self) -> bool {
         role::TRAINING.iter().any(|role| self.task.starts_with(role))
@@ -204,6 +213,7 @@ impl TaskSummary {
         Self {
             cpu_seconds: process::cpu_seconds(),
             peak_rss_bytes: process::peak_rss_bytes(),
+            peak_pss_bytes: process::peak_pss_bytes(),
             ..Self::default()
         }
     }

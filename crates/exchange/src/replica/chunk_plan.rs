@@ -7,20 +7,27 @@ use crate::shard::chunk_ranges;
 use crate::shard_ranges;
 
 /// The chunks of each slot's shard, as ranges of all parameters, in the order in which they travel.
-/// There is at least one each, which may be empty, so that every worker hears from every other in
-/// every step.
+/// An owner has at least one, which may be empty, so that every worker hears from every owner in
+/// every step; a worker that owns no shard has none.
 pub(super) fn chunk_plan(config: &ReplicaConfig, total: usize) -> Vec<Vec<Range<usize>>> {
-    let workers = config.names.len();
+    let mut plan = owned_chunks(config, total);
+    plan.resize(config.names.len(), Vec::new());
+    plan
+}
+
+/// The chunks of each owner's shard.
+fn owned_chunks(config: &ReplicaConfig, total: usize) -> Vec<Vec<Range<usize>>> {
+    let owners = config.owners(total);
     if config.is_whole(total) {
-        return (0..workers).map(|_| shard_chunks(&(0..total), config)).collect();
+        return (0..owners).map(|_| shard_chunks(&(0..total), config)).collect();
     }
     if config.pieces.is_empty() {
-        let shards = shard_ranges(total, workers);
+        let shards = shard_ranges(total, owners);
         return shards.iter().map(|shard| shard_chunks(shard, config)).collect();
     }
     // Shards divide the parameters that have no factors, as if these followed each other.
     let sent = || config.sent_pieces();
-    let shards = shard_ranges(sent().map(|piece| piece.range.len()).sum(), workers);
+    let shards = shard_ranges(sent().map(|piece| piece.range.len()).sum(), owners);
     let chunks_of = |shard: &Range<usize>| {
         let (mut by_piece, mut before) = (Vec::new(), 0);
         for piece in sent() {
@@ -61,14 +68,48 @@ mod tests {
     use super::*;
 
     fn config(workers: usize, chunk_floats: usize, pieces: Vec<StepPiece>) -> ReplicaConfig {
-        ReplicaConfig { chunk_floats, pieces, ..ReplicaConfig::new(0, workers) }
+        let base = ReplicaConfig::new(0, workers);
+        ReplicaConfig { chunk_floats, owner_floats: 1, pieces, ..base }
     }
 
     #[test]
-    fn every_shard_has_a_chunk_and_the_chunks_cover_everything() {
+    fn a_small_model_has_as_many_owners_as_shards_of_64_kib() {
+        let owners = |workers, total| {
+            let config = ReplicaConfig::new(0, workers);
+            let plan = chunk_plan(&config, total);
+            assert_eq!(plan.len(), workers);
+            plan.iter().filter(|chunks| !chunks.is_empty()).count()
+        };
+        let found = [(3, 7_850), (64, 7_850), (64, 40_000), (4, 40_000), (64, 2_000_000)];
+        assert_eq!(found.map(|(workers, total)| owners(workers, total)), [1, 1, 3, 3, 64]);
+        assert_eq!(owners(2, 7_850), 2, "two workers own the whole model each");
+        let rounded = ReplicaConfig { wire: crate::WireFormat::Bf16, ..ReplicaConfig::new(0, 8) };
+        assert_eq!(rounded.owners(10), 8);
+    }
+
+    #[test]
+    fn where_some_workers_own_nothing_the_shards_of_a_checkpoint_still_cover_everything() {
+        for recovers in [false, true] {
+            let mut end = 0;
+            for slot in 0..9 {
+                let config = ReplicaConfig { recovers, ..ReplicaConfig::new(slot, 9) };
+                let shard = config.shard(40_000);
+                assert_eq!(shard.start, end);
+                end = shard.end;
+                let updates = config.updates(40_000);
+                assert!(shard.is_empty() || updates.start <= shard.start && end <= updates.end);
+            }
+            assert_eq!(end, 40_000);
+        }
+    }
+
+    #[test]
+    fn every_owner_has_a_chunk_and_the_chunks_cover_everything() {
         for (total, workers, floats) in [(0, 3, 4), (2, 3, 4), (10, 3, 2), (61, 2, 7)] {
             let plan = chunk_plan(&config(workers, floats, Vec::new()), total);
-            assert!(plan.iter().all(|chunks| !chunks.is_empty()));
+            let owners = total.clamp(1, workers);
+            let owned = plan.iter().map(|chunks| !chunks.is_empty());
+            assert!(owned.eq((0..workers).map(|slot| slot < owners)), "{plan:?}");
             let chunks: Vec<_> = plan.into_iter().flatten().collect();
             let ends = chunks.iter().map(|chunk| chunk.end);
             let starts = chunks.iter().map(|chunk| chunk.start).skip(1).chain([total]);

@@ -5,6 +5,11 @@ use std::ops::Range;
 use super::step_piece::StepPiece;
 use crate::{CHUNK_FLOATS, WireFormat, shard_ranges, worker_names};
 
+/// A worker owns a shard only if those of the workers before it would otherwise have more
+/// parameters than this: 16,384, or 64 KiB. A frame of that size costs little more than an empty
+/// one, so that more owners would only mean more frames.
+const OWNER_FLOATS: usize = CHUNK_FLOATS / 4;
+
 /// The settings of a replica: everything except its parameters and its optimizer.
 ///
 /// Start from [`ReplicaConfig::new`] and override the fields that differ.
@@ -29,6 +34,8 @@ pub struct ReplicaConfig {
     pub check_every: u64,
     /// Parameters per chunk, 1 to [`CHUNK_FLOATS`]; only tests use fewer.
     pub chunk_floats: usize,
+    /// The most parameters of a shard while some workers own none; at least 1.
+    pub owner_floats: usize,
     /// How gradients travel.
     pub wire: WireFormat,
     /// Whether the run survives the loss of a worker that returns. Then every worker holds all of
@@ -54,6 +61,7 @@ impl ReplicaConfig {
             stop_steps: None,
             check_every: 100,
             chunk_floats: CHUNK_FLOATS,
+            owner_floats: OWNER_FLOATS,
             wire: WireFormat::F32,
             recovers: false,
             pieces: Vec::new(),
@@ -65,6 +73,17 @@ impl ReplicaConfig {
     pub(super) fn is_whole(&self, total: usize) -> bool {
         let is_small = total <= self.chunk_floats && self.pieces.is_empty();
         self.names.len() <= 2 && is_small && self.wire == WireFormat::F32
+    }
+
+    /// How many workers own a shard: those of the first slots, including the coordinator. All do
+    /// where every worker needs a frame from every other anyway, which are runs with factors, and
+    /// where only owners know gradients, which are those whose gradients travel as changes.
+    pub fn owners(&self, total: usize) -> usize {
+        let workers = self.names.len();
+        if self.is_whole(total) || self.has_factors() || self.wire == WireFormat::Bf16 {
+            return workers;
+        }
+        total.div_ceil(self.owner_floats).clamp(1, workers)
     }
 
     /// Whether updated chunks carry the mean gradient, and every worker makes the whole update: in
@@ -90,7 +109,11 @@ impl ReplicaConfig {
         let workers = self.names.len();
         let sent: usize = self.sent_pieces().map(|piece| piece.range.len()).sum();
         if self.wire == WireFormat::F32 || !self.has_factors() || sent == 0 {
-            return shard_ranges(total, workers)[self.slot].clone();
+            // Workers that hold everything share the work of writing it.
+            let holds_all = self.sends_means() || self.is_whole(total);
+            let shards = if holds_all { workers } else { self.owners(total) };
+            let shards = shard_ranges(total, shards);
+            return shards.get(self.slot).map_or(total..total, Range::clone);
         }
         let shards = shard_ranges(sent, workers);
         let start = |slot: usize| match slot {

@@ -1,7 +1,8 @@
 //! A replica: one worker of a run without servers, with a full copy of the parameters.
 //!
-//! Every slot owns a shard. In a step each worker sends every other worker the gradient of the
-//! receiver's shard ([`FrameKind::GradientChunk`](crate::FrameKind::GradientChunk)). The owner
+//! The first slots own a shard each, all of them unless the model is small
+//! ([`ReplicaConfig::owners`]). In a step each worker sends every owner the gradient of the owner's
+//! shard ([`FrameKind::GradientChunk`](crate::FrameKind::GradientChunk)). The owner
 //! takes the mean in slot order, updates its shard, and sends the updated parameters to all
 //! ([`FrameKind::UpdatedChunk`](crate::FrameKind::UpdatedChunk)). That is a reduce-scatter and an
 //! all-gather: each worker sends 2(n - 1)/n of the parameters' bytes, which is the minimum. But the

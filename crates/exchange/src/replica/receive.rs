@@ -49,17 +49,17 @@ impl Replica {
     /// Where the payload of the next frame from a peer goes, if that can be predicted.
     pub fn likely_target(&self, peer: usize) -> Option<PeerTarget> {
         let (own, theirs) = (&self.chunks[self.config.slot], &self.chunks[peer]);
-        let is_short = own.len() == 1 && theirs.len() == 1;
+        let is_short = own.len() <= 1 && theirs.len() <= 1;
         let progress = self.peers[peer].progress;
         if self.step.is_none() || !is_short || !self.config.pieces.is_empty() {
-            None
-        } else if progress.gradients_received == 0 {
-            Some(self.gradient_target(own[0].len()))
-        } else if progress.updates_received == 0 && !self.is_whole && self.is_certain() {
-            Some(self.output_target(theirs[0].clone()))
-        } else {
-            None
+            return None;
         }
+        if progress.gradients_received < own.len() {
+            return Some(self.gradient_target(own[0].len()));
+        }
+        let has_updates = !self.is_whole && self.is_certain();
+        let update = theirs.get(progress.updates_received).filter(|_| has_updates);
+        update.map(|range| self.output_target(range.clone()))
     }
 
     /// Checks a header, and returns where its payload goes.
@@ -145,12 +145,38 @@ impl Replica {
         let range = self.chunks[peer].get(received).cloned().unwrap_or_default();
         let bytes = self.payload_bytes(header.kind, range.len());
         let fits = chunk as usize == received && len as usize == bytes;
+        let wrong = ProtocolError::Chunk { chunk, len };
+        let Some(current) = self.step.filter(|_| step == self.global_step) else {
+            return Err(wrong);
+        };
+        if !self.owns(self.config.slot) {
+            self.check_owner_word(peer, header)?;
+            if header.flags.contains(Flags::LEFT) {
+                let is_end = (received, chunk, len) == (0, 0, 0);
+                let is_possible = current.own.has_left && !self.is_certain();
+                return if is_end && is_possible { Ok(PeerTarget::Bytes(0)) } else { Err(wrong) };
+            }
+        }
         // No peer can have reduced a chunk whose gradient this worker has not sent.
         let is_possible = received < progress.gradients_sent && self.has_updates();
-        if self.step.is_none() || step != self.global_step || !fits || !is_possible {
-            return Err(ProtocolError::Chunk { chunk, len });
+        if !fits || !is_possible {
+            return Err(wrong);
         }
         Ok(if self.may_write(&range) { self.output_target(range) } else { PeerTarget::Later })
+    }
+
+    /// Checks what an owner says of a step to a worker that owns nothing: only the coordinator
+    /// decides, and no owner makes a step that another does not make.
+    fn check_owner_word(&self, peer: usize, header: &Header) -> Result<(), ProtocolError> {
+        let Header { chunk, len, flags, .. } = *header;
+        let decides = flags.contains(Flags::STOP) || flags.contains(Flags::CHECKPOINT);
+        let has_left = flags.contains(Flags::LEFT);
+        let differs =
+            |slot: usize| self.peers[slot].contribution.is_some_and(|its| its.has_left != has_left);
+        if (decides && peer != COORDINATOR) || self.others().any(differs) {
+            return Err(ProtocolError::Chunk { chunk, len });
+        }
+        Ok(())
     }
 
     /// The memory of a target; empty for [`PeerTarget::Bytes`], which the caller provides.
@@ -234,13 +260,7 @@ impl Replica {
                 Ok(ReplicaEvent::Progress)
             }
             FrameKind::UpdatedChunk => {
-                let received = self.peers[peer].progress.updates_received;
-                self.peers[peer].progress.updates_received += 1;
-                let chunk = self.chunks[peer].get(received).cloned().unwrap_or_default();
-                if self.is_rounded() {
-                    self.add_mean(peer, received, &chunk, memory);
-                }
-                self.output_written(&chunk);
+                self.update_arrived(peer, header, memory);
                 Ok(ReplicaEvent::Progress)
             }
             FrameKind::State => self.state_arrived(header),
@@ -250,6 +270,24 @@ impl Replica {
             }
             _ => self.control_arrived(peer, header, bytes),
         }
+    }
+
+    fn update_arrived(&mut self, peer: usize, header: &Header, memory: &mut dyn StepMemory) {
+        if !self.owns(self.config.slot) {
+            self.contribution_arrived(peer, header);
+        }
+        let progress = &mut self.peers[peer].progress;
+        let received = progress.updates_received;
+        if header.flags.contains(Flags::LEFT) {
+            progress.updates_received = self.chunks[peer].len();
+            return;
+        }
+        progress.updates_received += 1;
+        let chunk = self.chunks[peer].get(received).cloned().unwrap_or_default();
+        if self.is_rounded() {
+            self.add_mean(peer, received, &chunk, memory);
+        }
+        self.output_written(&chunk);
     }
 
     /// The changes of the mean of a peer's chunk have arrived.

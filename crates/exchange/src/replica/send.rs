@@ -59,20 +59,29 @@ impl Replica {
         // never goes before gradient n, so that the peer of a small model can predict the order.
         let owes_gradient = progress.gradients_sent < self.chunks[peer].len();
         let may_update = progress.gradients_sent > progress.updates_sent || !owes_gradient;
-        if has_updates && progress.updates_sent < step.reduced && may_update {
-            return Some(self.next_update(peer));
+        let hears_end = !self.owns(peer);
+        if (has_updates || hears_end) && progress.updates_sent < step.reduced && may_update {
+            return Some(self.next_update(peer, step));
         }
         // Factors are handed in before most gradients, and are few.
         let factors = self.next_factors(peer, step.own);
         factors.or_else(|| self.next_gradient(peer, step, memory))
     }
 
-    fn next_update(&mut self, peer: usize) -> PeerFrame {
+    fn next_update(&mut self, peer: usize, step: CurrentStep) -> PeerFrame {
+        let all_left = self.has_all_left();
+        let own = &self.chunks[self.config.slot];
         let progress = &mut self.peers[peer].progress;
         let chunk = progress.updates_sent;
-        progress.updates_sent += 1;
-        let range = self.chunks[self.config.slot][chunk].clone();
-        let header = self.step_header(FrameKind::UpdatedChunk, chunk, range.len());
+        // One empty frame says that the step is not made.
+        progress.updates_sent = if all_left { own.len() } else { chunk + 1 };
+        let range = if all_left { 0..0 } else { own[chunk].clone() };
+        let mut header = self.step_header(FrameKind::UpdatedChunk, chunk, range.len());
+        if !self.owns(peer) {
+            // The peer hears of the step from owners alone.
+            header.flags = step.own.flags() | if all_left { Flags::LEFT } else { Flags::NONE };
+            header.version = step.own.digest;
+        }
         let source = if self.is_rounded() {
             PeerSource::Changes(KnownPart::Mean { owner: self.config.slot, chunk })
         } else {

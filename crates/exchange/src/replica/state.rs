@@ -20,7 +20,7 @@ pub struct Replica {
     /// Covers what this worker updates; see [`ReplicaConfig::updates`].
     pub(super) optimizer: OptimizerState,
     /// The chunks of each slot's shard, as ranges of all parameters, in the order in which they
-    /// travel.
+    /// travel; none if the slot owns no shard.
     pub(super) chunks: Vec<Vec<Range<usize>>>,
     /// Whether every worker owns the whole model.
     pub(super) is_whole: bool,
@@ -166,6 +166,11 @@ impl Replica {
     /// Whether the last step has been made, so that the worker can only leave.
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether the worker in a slot owns a shard.
+    pub(super) fn owns(&self, slot: usize) -> bool {
+        !self.chunks[slot].is_empty()
     }
 
     /// The slots of the other workers.

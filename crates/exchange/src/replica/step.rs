@@ -130,16 +130,22 @@ impl Replica {
         self.mean_step = Some(self.global_step);
     }
 
+    /// This worker's slot, and those that it hears from in a step: an owner hears from all; other
+    /// workers hear from the owners, which speak for all.
+    fn heard(&self) -> impl Iterator<Item = usize> {
+        let own = self.config.slot;
+        let hears_all = self.owns(own);
+        (0..self.peers.len()).filter(move |&slot| hears_all || slot == own || self.owns(slot))
+    }
+
     /// Whether no worker has any more examples, so that the step is not made.
-    fn has_all_left(&self) -> bool {
-        let mut slots = 0..self.peers.len();
-        slots.all(|slot| self.contribution(slot).is_some_and(|its| its.has_left))
+    pub(super) fn has_all_left(&self) -> bool {
+        self.heard().all(|slot| self.contribution(slot).is_some_and(|its| its.has_left))
     }
 
     /// Whether it is already known that the present step will be made.
     pub(super) fn is_certain(&self) -> bool {
-        let mut slots = 0..self.peers.len();
-        slots.any(|slot| self.contribution(slot).is_some_and(|its| !its.has_left))
+        self.heard().any(|slot| self.contribution(slot).is_some_and(|its| !its.has_left))
     }
 
     /// Whether updated chunks are sent in this step.
@@ -156,12 +162,18 @@ impl Replica {
     }
 
     /// Whether the present step still has a frame for a peer or expects one from it, as far as is
-    /// known. Updated chunks count only once some worker is known to have a gradient.
+    /// known. Between owners, updated chunks count only once some worker is known to have a gradient;
+    /// other workers learn from them whether the step is made.
     pub(super) fn needs_in_step(&self, peer: usize) -> bool {
         let own = self.chunks[self.config.slot].len();
         let progress = self.peers[peer].progress;
         let theirs = self.chunks[peer].len();
-        let updates = if !self.is_whole && self.is_certain() { (own, theirs) } else { (0, 0) };
+        let is_certain = self.is_certain();
+        let updates_to = |slot, chunks| {
+            let has_updates = !self.is_whole && (is_certain || !self.owns(slot));
+            if has_updates { chunks } else { 0 }
+        };
+        let updates = (updates_to(peer, own), updates_to(self.config.slot, theirs));
         (progress.gradients_sent, progress.gradients_received) != (theirs, own)
             || (progress.updates_sent, progress.updates_received) != updates
             || !self.has_sent_factors(peer)

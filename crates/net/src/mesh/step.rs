@@ -170,6 +170,9 @@ impl Mesh {
                 }
             } else if self.poll(Duration::ZERO)? {
                 return Ok(());
+            } else if spin.is_contended() {
+                // With many workers on a machine, those that spin only delay the others.
+                break;
             }
         }
         self.sleep(Some(wait), observer)

@@ -48,6 +48,26 @@ pub(crate) struct Meter {
     /// The number of cores of the machine.
     cores: f64,
     last: Reading,
+    memory: MemoryMeter,
+}
+
+/// The memory of this process. Reading it takes long in a large process, so it is read again only
+/// when a hundred times as long has passed.
+#[derive(Default)]
+struct MemoryMeter {
+    bytes: u64,
+    next: Option<Instant>,
+}
+
+impl MemoryMeter {
+    fn bytes(&mut self) -> u64 {
+        let now = Instant::now();
+        if self.next.is_none_or(|next| now >= next) {
+            self.bytes = process::pss_bytes().or_else(process::rss_bytes).unwrap_or_default();
+            self.next = Some(now + 100 * now.elapsed());
+        }
+        self.bytes
+    }
 }
 
 impl Meter {
@@ -59,7 +79,7 @@ impl Meter {
         let cores = if last.machine.cores > 0 { last.machine.cores } else { here() } as f64;
         // A limit above the machine's cores has no effect.
         let container = container.with_cores_below(cores);
-        Self { root: root.to_owned(), container, cores, last }
+        Self { root: root.to_owned(), container, cores, last, memory: MemoryMeter::default() }
     }
 
     /// Time since the last reading.
@@ -80,6 +100,7 @@ impl Meter {
     /// The use since the last reading.
     pub(crate) fn sample(&mut self, gauges: &Gauges) -> TimedSample {
         let now = read(&self.root, &self.container, gauges);
+        let task_memory = self.memory.bytes();
         let before = std::mem::replace(&mut self.last, now);
         let now = &self.last;
         let passed = now.at - before.at;
@@ -106,7 +127,7 @@ impl Meter {
             memory.cache as f64,
             rate(|machine| machine.context_switches),
             100.0 * (now.task_cpu_s - before.task_cpu_s).max(0.0) / seconds,
-            process::rss_bytes().unwrap_or_default() as f64,
+            task_memory as f64,
             grown(now.moved.received, before.moved.received),
             grown(now.moved.sent, before.moved.sent),
         ];

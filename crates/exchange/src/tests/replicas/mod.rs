@@ -159,6 +159,7 @@ fn replicas_that_differ_are_found_at_the_next_comparison_and_named() {
         workers: 3,
         total: 20,
         chunk_floats: 3,
+        owner_floats: 15,
         steps: vec![6; 3],
         stop_steps: None,
         stop_after: None,

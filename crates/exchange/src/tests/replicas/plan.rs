@@ -11,6 +11,7 @@ pub(crate) struct ReplicaPlan {
     pub(crate) workers: usize,
     pub(crate) total: usize,
     pub(crate) chunk_floats: usize,
+    pub(crate) owner_floats: usize,
     /// Steps for which each slot has examples.
     pub(crate) steps: Vec<u64>,
     pub(crate) stop_steps: Option<u64>,
@@ -36,6 +37,7 @@ impl ReplicaPlan {
             workers,
             total,
             chunk_floats,
+            owner_floats: 1 + (mix(!seed) % 24) as usize,
             steps: (0..workers).map(|slot| steps - u64::from(slot >= last)).collect(),
             stop_steps: (random.below(3) == 0).then(|| random.between(1, 5)),
             stop_after: (random.below(3) == 0).then(|| random.between(1, 5)),
@@ -62,6 +64,7 @@ impl ReplicaPlan {
             stop_steps: self.stop_steps,
             check_every: 2,
             chunk_floats: self.chunk_floats,
+            owner_floats: self.owner_floats,
             recovers: self.recovers,
             pieces: self.pieces.clone(),
             wire: self.wire,

@@ -1,0 +1,221 @@
+//! A task's access to the depot.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use paceline_checkpoint::{CheckpointError, DeliveredShard, RemoteCheckpoints, ServerNumber};
+use paceline_exchange::Generation;
+
+use crate::channel::{Channel, Received};
+use crate::message::{Reply, Request};
+
+/// How long one attempt to connect may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// The pause before another attempt.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How often a wait for the depot is reported.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// A task's access to the depot. Clones share a connection.
+#[derive(Clone)]
+pub struct DepotClient {
+    inner: Arc<ClientState>,
+}
+
+struct ClientState {
+    address: String,
+    secret: Vec<u8>,
+    limit: Duration,
+    wait: Box<dyn Fn(Option<&str>) -> bool + Send + Sync>,
+    channel: Mutex<Option<Channel>>,
+}
+
+impl fmt::Debug for DepotClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DepotClient").field("address", &self.inner.address).finish_non_exhaustive()
+    }
+}
+
+impl DepotClient {
+    /// The depot at this address, `host:port`. A request waits for it up to `limit`. `wait` receives
+    /// what is waited for, about once a second, and `None` at the end; it returns whether to give
+    /// up.
+    pub fn new(
+        address: String,
+        secret: Vec<u8>,
+        limit: Duration,
+        wait: impl Fn(Option<&str>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let (wait, channel) = (Box::new(wait), Mutex::new(None));
+        Self { inner: Arc::new(ClientState { address, secret, limit, wait, channel }) }
+    }
+
+    /// Another connection to the same depot, which waits this long.
+    pub(crate) fn another(&self, limit: Duration) -> Self {
+        let ClientState { address, secret, .. } = &*self.inner;
+        Self::new(address.clone(), secret.clone(), limit, |_| false)
+    }
+
+    /// Asks for something. A connection that was lost is made again, once the depot is there.
+    pub(crate) fn ask<T>(
+        &self,
+        request: &Request,
+        body: u64,
+        mut talk: impl FnMut(&mut Channel, &mut Conversation) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut channel = self.inner.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        let deadline = Instant::now() + self.inner.limit;
+        let (mut reported, mut has_waited) = (Instant::now(), false);
+        let asked = loop {
+            let error = match self.attempt(&mut channel, request, body, &mut talk) {
+                Ok(found) => break Ok(found),
+                Err(error) => error,
+            };
+            *channel = None;
+            let is_final =
+                matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidData)
+                    || matches!(error.kind(), ErrorKind::Other | ErrorKind::NotFound);
+            if is_final || Instant::now() >= deadline {
+                break Err(error);
+            }
+            let mut gives_up = false;
+            if reported.elapsed() >= REPORT_EVERY {
+                (reported, has_waited) = (Instant::now(), true);
+                let at = &self.inner.address;
+                let text = format!("waiting for the run's coordinator at {at}: {error}");
+                gives_up = (self.inner.wait)(Some(&text));
+            }
+            if gives_up {
+                break Err(error);
+            }
+            thread::sleep(RETRY_PAUSE);
+        };
+        if has_waited {
+            (self.inner.wait)(None);
+        }
+        let at = &self.inner.address;
+        asked.map_err(|error| io::Error::new(error.kind(), format!("{at}: {error}")))
+    }
+
+    fn attempt<T>(
+        &self,
+        channel: &mut Option<Channel>,
+        request: &Request,
+        body: u64,
+        talk: &mut impl FnMut(&mut Channel, &mut Conversation) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut open = match channel.take() {
+            Some(open) => open,
+            None => Channel::join(connect(&self.inner.address)?, &self.inner.secret)?,
+        };
+        open.send(request, body)?;
+        let found = talk(&mut open, &mut Conversation)?;
+        *channel = Some(open);
+        Ok(found)
+    }
+
+    /// Asks for something that has no body, in either direction.
+    pub(crate) fn ask_plain(&self, request: &Request) -> io::Result<Reply> {
+        self.ask(request, 0, |channel, conversation| conversation.reply(channel))
+    }
+}
+
+/// What follows a request.
+pub(crate) struct Conversation;
+
+impl Conversation {
+    /// The answer, which has no body.
+    pub(crate) fn reply(&mut self, channel: &mut Channel) -> io::Result<Reply> {
+        let Received { message, body } = channel.receive::<Reply>()?;
+        if body > 0 {
+            return Err(io::Error::new(ErrorKind::InvalidData, "an answer with a body"));
+        }
+        accepted(message)
+    }
+
+    /// The answer and the length of its body; `None` if there is no such thing.
+    pub(crate) fn body(&mut self, channel: &mut Channel) -> io::Result<Option<u64>> {
+        let Received { message, body } = channel.receive::<Reply>()?;
+        match accepted(message)? {
+            Reply::Body => Ok(Some(body)),
+            Reply::Absent => Ok(None),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+fn accepted(reply: Reply) -> io::Result<Reply> {
+    match reply {
+        Reply::Refused(why) => Err(io::Error::other(why)),
+        reply => Ok(reply),
+    }
+}
+
+fn unexpected() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "an answer to another question")
+}
+
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::AddrNotAvailable, "the host name has no address");
+    // A name may become known only later.
+    let unknown = |error: io::Error| io::Error::new(ErrorKind::AddrNotAvailable, error);
+    for address in address.to_socket_addrs().map_err(unknown)? {
+        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn refused(error: io::Error) -> CheckpointError {
+    CheckpointError::Io { what: "cannot ask the run's coordinator".into(), source: error }
+}
+
+impl RemoteCheckpoints for DepotClient {
+    fn claim(&self, server: ServerNumber) -> Result<Generation, CheckpointError> {
+        match self.ask_plain(&Request::Claim { server }).map_err(refused)? {
+            Reply::Generation { number, base } => Ok(Generation { number, base }),
+            _ => Err(refused(unexpected())),
+        }
+    }
+
+    fn follow(&self, server: ServerNumber, to: Generation) -> Result<(), CheckpointError> {
+        let Generation { number: generation, base } = to;
+        self.ask_plain(&Request::Follow { server, generation, base }).map_err(refused)?;
+        Ok(())
+    }
+
+    fn manifest(&self, step: Option<u64>) -> Result<Option<Vec<u8>>, CheckpointError> {
+        let asked = self.ask(&Request::Manifest { step }, 0, |channel, conversation| {
+            let Some(bytes) = conversation.body(channel)? else { return Ok(None) };
+            let mut text = Vec::new();
+            channel.receive_body(&mut text, bytes)?;
+            Ok(Some(text))
+        });
+        asked.map_err(refused)
+    }
+
+    fn fetch(&self, step: u64, file: &str, to: &Path) -> io::Result<()> {
+        let request = Request::Shard { step, file: file.to_owned() };
+        self.ask(&request, 0, |channel, conversation| {
+            let absent = || io::Error::new(ErrorKind::NotFound, format!("{file} is gone"));
+            let bytes = conversation.body(channel)?.ok_or_else(absent)?;
+            channel.receive_body(&mut File::create(to)?, bytes)
+        })
+    }
+
+    fn deliver(&self, shard: &DeliveredShard, file: &Path) -> io::Result<()> {
+        let request = Request::Deliver { shard: shard.clone() };
+        self.ask(&request, shard.bytes(), |channel, conversation| {
+            channel.send_body(&mut File::open(file)?, shard.bytes())?;
+            conversation.reply(channel).map(|_| ())
+        })
+    }
+}
