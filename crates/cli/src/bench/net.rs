@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
-use super::push_checks::push_checks;
-use super::sizes::{LARGE, SMALL, TURNS};
 use crate::Failure;
-use crate::bench_args::BenchProcess;
 use crate::interrupt::Interrupt;
 use crate::launch::launch;
 use crate::train_options::TrainOptions;
+use paceline_bench::{BenchProcess, LARGE, SMALL, TURNS, push_checks};
 use paceline_job::RawJob;
 use paceline_terminal::{aligned, grouped};
 

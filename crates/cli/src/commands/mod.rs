@@ -18,6 +18,7 @@ mod watch;
 
 use std::sync::Arc;
 
+use paceline_bench::BenchProcessArgs;
 use paceline_engine::{Mode, Threads};
 use paceline_place::{LauncherChannel, Placement};
 use paceline_record::names::files;
@@ -27,7 +28,7 @@ use self::read_job::{keep_split, read_job};
 use self::run_path::check_dir;
 use crate::Failure;
 use crate::bench;
-use crate::bench_args::{BenchCommand, BenchProcessArgs};
+use crate::bench_args::BenchCommand;
 use crate::cli::{
     CheckpointCommand, Command, ExplainArgs, JobArgs, TraceCommand, TrainArgs, WorkerArgs,
 };
@@ -130,15 +131,16 @@ fn run_worker(args: WorkerArgs) -> Result<(), Failure> {
 
 fn run_bench(command: BenchCommand) -> Result<(), Failure> {
     match command {
-        BenchCommand::Step => print(&bench::step()),
+        BenchCommand::Step => print(&paceline_bench::step()),
         BenchCommand::Sparse => print(&bench::sparse(&Interrupt::default())?),
-        BenchCommand::Layers(args) => print(&bench::layers(&args)?),
+        BenchCommand::Layers(args) => print(&paceline_bench::layers(&args)?),
         BenchCommand::Net => print(&bench::net(&Interrupt::default())?),
         BenchCommand::Observe => print(&bench::observe(&Interrupt::default())?),
-        BenchCommand::Parse => print(&bench::parse()?),
-        BenchCommand::Allreduce => print(&bench::allreduce()?),
+        BenchCommand::Parse => print(&paceline_bench::parse()?),
+        BenchCommand::Allreduce => print(&paceline_bench::allreduce()?),
         BenchCommand::Peer { peer, address, floats, seconds } => {
-            bench::run_peer(&BenchProcessArgs { peer, address, floats, seconds })
+            let args = BenchProcessArgs { peer, address, floats, seconds };
+            Ok(paceline_bench::run_peer(&args)?)
         }
     }
 }

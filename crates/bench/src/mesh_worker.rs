@@ -8,10 +8,10 @@ use paceline_exchange::{Replica, ReplicaConfig};
 use paceline_model::Sgd;
 use paceline_net::{LocalGradient, Mesh, MeshConfig};
 
-use super::bench_observer::{BenchObserver, flat_layout};
+use crate::bench_observer::{BenchObserver, flat_layout};
 
 /// Runs one of the workers to its end.
-pub(super) fn run_mesh_worker(
+pub(crate) fn run_mesh_worker(
     listener: TcpListener,
     floats: usize,
     seconds: f64,

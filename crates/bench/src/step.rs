@@ -8,8 +8,8 @@ use paceline_model::{
     AlignedBuffer, Batch, Model, OptimizerState, OutputMode, Sgd, SharedPatches, Softmax,
 };
 
-use super::products::{self, MatrixView, product};
-use super::sizes::TURN;
+use crate::products::{self, MatrixView, product};
+use crate::sizes::TURN;
 use paceline_terminal::{aligned, grouped};
 
 const INPUTS: usize = 784;

@@ -4,32 +4,32 @@
 //! compile and nothing else needs it.
 
 /// Whether the program was built with `gemm`.
-pub(super) const ENABLED: bool = cfg!(feature = "bench-gemm");
+pub(crate) const ENABLED: bool = cfg!(feature = "bench-gemm");
 
 /// A hint for programs built without `gemm`.
-pub(super) const NOTE: &str = if ENABLED {
+pub(crate) const NOTE: &str = if ENABLED {
     ""
 } else {
     "for the comparison with bare products: cargo build --release --features bench-gemm\n"
 };
 
 /// A dense matrix: its values, and the strides between rows and between columns.
-pub(super) struct MatrixView<'a> {
-    pub(super) values: &'a [f32],
-    pub(super) strides: [isize; 2],
+pub(crate) struct MatrixView<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) strides: [isize; 2],
 }
 
 /// `out = left * right` for sizes [m, n, k]; `out` is stored row after row. Only called when
 /// [`ENABLED`].
 #[cfg(not(feature = "bench-gemm"))]
-pub(super) fn product(_: [usize; 3], _: &mut [f32], left: &MatrixView<'_>, _: &MatrixView<'_>) {
+pub(crate) fn product(_: [usize; 3], _: &mut [f32], left: &MatrixView<'_>, _: &MatrixView<'_>) {
     unreachable!("no gemm for {} values, strides {:?}", left.values.len(), left.strides);
 }
 
 /// `out = left * right` for sizes [m, n, k]; `out` is stored row after row.
 #[cfg(feature = "bench-gemm")]
 #[expect(unsafe_code, reason = "the crate gemm takes raw pointers")]
-pub(super) fn product(
+pub(crate) fn product(
     [m, n, k]: [usize; 3],
     out: &mut [f32],
     left: &MatrixView<'_>,

@@ -5,14 +5,14 @@ use paceline_model::{Group, Layout};
 use paceline_net::{ExchangePhase, LinkObserver, ServerObserver, ServerTotals};
 
 /// A layout of one tensor.
-pub(super) fn flat_layout(floats: usize) -> Layout {
+pub(crate) fn flat_layout(floats: usize) -> Layout {
     let mut layout = Layout::new();
     layout.push("weight", &[floats], Group::Weights);
     layout
 }
 
 /// Records nothing.
-pub(super) struct BenchObserver;
+pub(crate) struct BenchObserver;
 
 impl ServerObserver for BenchObserver {
     fn note(&mut self, _: Level, _: &str) {}

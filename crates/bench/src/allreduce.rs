@@ -11,19 +11,19 @@ use std::time::Instant;
 
 use paceline_model::{Momentum, OptimizerState};
 
-use super::bench_observer::flat_layout;
-use super::sizes::{LARGE, SMALL, TURNS};
-use crate::Failure;
+use crate::bench_observer::flat_layout;
+use crate::error::BenchError;
+use crate::sizes::{LARGE, SMALL, TURNS};
 use paceline_terminal::aligned;
 
 /// Measures everything and renders it.
-pub fn allreduce() -> Result<String, Failure> {
+pub fn allreduce() -> Result<String, BenchError> {
     let mut rows = vec![["", "workers", "median ms", "best ms", "GB/s"].map(String::from).to_vec()];
     for (floats, workers) in [(SMALL, 2), (SMALL, 3), (LARGE, 2), (LARGE, 3)] {
         let mut best = [f64::INFINITY; 2];
         for _ in 0..TURNS {
             let times = run(floats, workers)
-                .map_err(|source| Failure::Files { what: "bench allreduce".into(), source })?;
+                .map_err(|source| BenchError::Io { what: "bench allreduce".into(), source })?;
             best = [best[0].min(times[0]), best[1].min(times[1])];
         }
         let megabytes = floats as f64 * 4.0 / 1e6;

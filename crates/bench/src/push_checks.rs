@@ -16,7 +16,7 @@ use paceline_exchange::{
 };
 use paceline_model::{OptimizerState, Sgd};
 
-use super::bench_observer::flat_layout;
+use crate::bench_observer::flat_layout;
 use paceline_terminal::{aligned, grouped};
 
 const WORKERS: usize = 2;
@@ -44,7 +44,7 @@ impl Host for NullHost {
 }
 
 /// Measures, and relates the times to a run with this rate of exchanges.
-pub(super) fn push_checks(exchanges_per_second: f64) -> String {
+pub fn push_checks(exchanges_per_second: f64) -> String {
     let mut machine = started();
     let (mut gradient, mut sequence) = (vec![0.0], 0);
     let mut push = |machine: &mut Server, is_new: bool| {

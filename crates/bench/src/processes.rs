@@ -17,14 +17,14 @@ use paceline_model::{OptimizerState, Sgd};
 use paceline_net::{ConnectConfig, ServerConnections, serve};
 use paceline_observe::process;
 
-use super::bench_observer::{BenchObserver, flat_layout};
-use super::mesh_worker::run_mesh_worker;
-use crate::Failure;
-use crate::bench_args::{BenchProcess, BenchProcessArgs};
+use crate::args::{BenchProcess, BenchProcessArgs};
+use crate::bench_observer::{BenchObserver, flat_layout};
+use crate::error::BenchError;
+use crate::mesh_worker::run_mesh_worker;
 
 /// Runs a process to its end. Servers print their address, and at the end their peak memory;
 /// clients print exchanges per second.
-pub fn run_peer(args: &BenchProcessArgs) -> Result<(), Failure> {
+pub fn run_peer(args: &BenchProcessArgs) -> Result<(), BenchError> {
     let done = match args.peer {
         BenchProcess::BareServer => serve_bare(args.floats * 4, answer_whole),
         BenchProcess::ChunkServer => serve_bare(args.floats * 4, answer_chunks),
@@ -36,7 +36,7 @@ pub fn run_peer(args: &BenchProcessArgs) -> Result<(), Failure> {
             announce().and_then(|listener| run_mesh_worker(listener, args.floats, args.seconds))
         }
     };
-    done.map_err(|source| Failure::Files { what: format!("{:?}", args.peer), source })
+    done.map_err(|source| BenchError::Io { what: format!("{:?}", args.peer), source })
 }
 
 /// Listens, prints the address, and serves each client on a thread until all have disconnected.

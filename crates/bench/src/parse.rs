@@ -12,7 +12,7 @@ use paceline_data::{
     open_sparse,
 };
 
-use crate::Failure;
+use crate::error::BenchError;
 use paceline_terminal::{aligned, grouped};
 
 const FEATURES: usize = 33_762_578;
@@ -23,7 +23,7 @@ const BATCH: usize = 1_000;
 
 /// MB/s and rows/s of every reader on one thread, and of the cache: in order, shuffled within
 /// windows, and fully shuffled.
-pub fn parse() -> Result<String, Failure> {
+pub fn parse() -> Result<String, BenchError> {
     let mut rows = vec![["read from", "MB/s", "rows/s"].map(String::from).to_vec()];
     let formats = [
         ("LIBSVM text", SparseFormat::Libsvm),

@@ -13,14 +13,14 @@ use paceline_model::{
     OutputMode, Sgd, StepEvent, lenet,
 };
 
-use super::products::{self, MatrixView, product};
-use super::sizes::TURN;
-use crate::Failure;
-use crate::bench_args::{LayersArgs, NetworkChoice};
+use crate::args::{LayersArgs, NetworkChoice};
+use crate::error::BenchError;
+use crate::products::{self, MatrixView, product};
+use crate::sizes::TURN;
 use paceline_terminal::aligned;
 
 /// Times of each layer and of whole steps, and the bare products' rates.
-pub fn layers(args: &LayersArgs) -> Result<String, Failure> {
+pub fn layers(args: &LayersArgs) -> Result<String, BenchError> {
     let mut bench = LayerBench::new(args)?;
     let start = Instant::now();
     for turn in 0.. {
@@ -65,7 +65,7 @@ struct LayerBench {
 }
 
 impl LayerBench {
-    fn new(args: &LayersArgs) -> Result<Self, Failure> {
+    fn new(args: &LayersArgs) -> Result<Self, BenchError> {
         let sizes = AlexNet { dropout: 0.0, ..AlexNet::default() };
         let (model, spec) = match args.model {
             NetworkChoice::Lenet => (lenet(args.batch, args.threads), Sgd::new(0.01)),
@@ -73,7 +73,7 @@ impl LayerBench {
                 (sizes.network(args.batch, args.threads), Momentum::new(0.01, 0.9))
             }
         };
-        let model = model.map_err(|error| Failure::Training(error.to_string()))?;
+        let model = model.map_err(|error| BenchError::Network(error.to_string()))?;
         let mut params = vec![0.0; model.layout().len()];
         model.initialise(1, &mut params);
         let pixels = args.batch * model.inputs();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// The parameters of softmax regression on 28x28 pixels and 10 classes.
-pub(super) const SMALL: usize = 7_850;
+pub const SMALL: usize = 7_850;
 /// The parameters of AlexNet with 1,000 classes.
-pub(super) const LARGE: usize = 61_100_840;
+pub const LARGE: usize = 61_100_840;
 /// Turns of a benchmark of processes.
-pub(super) const TURNS: usize = 6;
+pub const TURNS: usize = 6;
 /// The duration of a turn of a quick benchmark.
-pub(super) const TURN: Duration = Duration::from_millis(200);
+pub(crate) const TURN: Duration = Duration::from_millis(200);
