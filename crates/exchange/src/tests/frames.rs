@@ -129,7 +129,7 @@ fn limits_are_kept_to() {
 
 #[test]
 fn another_version_is_named_before_anything_else_is_read() {
-    assert_eq!(Hello::decode(b"PACE\x07\x00"), Err(MessageError::Version(7)));
+    assert_eq!(Hello::decode(b"PACE\x06\x00"), Err(MessageError::Version(6)));
     assert_eq!(Hello::decode(b"GET / HTTP/1.1\r\n"), Err(MessageError::Magic));
 }
 
