@@ -86,9 +86,7 @@ fn a_large_batch_of_a_small_network_is_given_up_by_every_worker() {
         let settings = [&settings[..], &["cluster.workers=2"]].concat();
         let mut launched = sandbox.launch("run", mode, &settings);
         let run = sandbox.run_folder("run");
-        within(Duration::from_secs(60), "the loop has begun", || {
-            run.log("worker:1").contains("examples (")
-        });
+        launched.wait_for_steps();
         let begun = Instant::now();
         launched.signal("TERM");
         within(Duration::from_secs(60), "the end after a signal", || launched.has_ended());

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::net::TcpListener;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -267,12 +268,14 @@ fn a_run_is_cut_short_between_two_steps_while_others_have_sent_their_gradients()
     let floats = 3 * CHUNK_FLOATS;
     for recovers in [false, true] {
         let run = TestRun { recovers, ..TestRun::new(3, floats) };
+        let has_made_first = Barrier::new(3);
         let ends = run.run(|worker| {
             let mut mesh = worker.connect();
             let slot = worker.slot;
             let observer = &mut SilentObserver;
             let first = gradient(slot, 0, floats);
             mesh.reduce(local(slot as u32 + 1, &first), observer).unwrap();
+            has_made_first.wait();
             match slot {
                 // Worker 2 has given its gradient up as well.
                 0 => mesh.cut_short(),
