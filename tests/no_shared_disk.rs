@@ -14,11 +14,11 @@ use crate::support::{
 };
 
 /// A network namespace, which ends with its holder.
-struct Machine {
+struct TestMachine {
     holder: Child,
 }
 
-impl Machine {
+impl TestMachine {
     /// Four machines with the addresses 10.231.77.1 to 4, and the switch between them; `None`
     /// without the right to create networks.
     fn four() -> Option<Vec<Self>> {
@@ -63,7 +63,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for TestMachine {
     fn drop(&mut self) {
         let _ = self.holder.kill();
         let _ = self.holder.wait();
@@ -75,11 +75,11 @@ struct SeparateRun {
     sandbox: Sandbox,
     cluster: Value,
     settings: Vec<String>,
-    machines: Vec<Machine>,
+    machines: Vec<TestMachine>,
 }
 
 impl SeparateRun {
-    fn new(mode: &str, machines: Vec<Machine>, cluster: Value, settings: &[&str]) -> Self {
+    fn new(mode: &str, machines: Vec<TestMachine>, cluster: Value, settings: &[&str]) -> Self {
         let sandbox = Sandbox::new();
         let token = sandbox.write("token", "a secret of this run");
         let own =
@@ -153,7 +153,7 @@ fn all_end_well(tasks: Vec<RunningProcess>) {
 #[test]
 fn tasks_on_four_machines_without_a_common_disk_lose_a_server_and_then_everything() {
     let at = |n: u16| format!("10.231.77.{n}:5000");
-    let (machines, hosts) = match Machine::four() {
+    let (machines, hosts) = match TestMachine::four() {
         Some(machines) => (machines, [1, 2, 3, 4].map(at)),
         None => (Vec::new(), free_ports::<4>().map(|port| format!("127.0.0.1:{port}"))),
     };

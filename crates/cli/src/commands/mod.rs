@@ -19,6 +19,7 @@ mod watch;
 use std::sync::Arc;
 
 use paceline_engine::{Mode, Threads};
+use paceline_lab::closing_table::closing_table;
 use paceline_place::{LauncherChannel, Placement};
 use paceline_record::names::files;
 
@@ -31,7 +32,6 @@ use crate::bench_args::{BenchCommand, BenchProcessArgs};
 use crate::cli::{
     CheckpointCommand, Command, ExplainArgs, JobArgs, TraceCommand, TrainArgs, WorkerArgs,
 };
-use crate::closing_table::closing_table;
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
 use crate::join::{JoinOptions, join, remove_join_file};
