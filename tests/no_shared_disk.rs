@@ -229,11 +229,11 @@ fn mirrored_workers_without_a_common_disk_resume_with_the_same_bits() {
 #[test]
 fn checkpoints_that_could_never_be_complete_are_refused_at_the_start() {
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
-    for (mode, cluster, witness) in [
-        ("sync", json!({"worker": at[..1], "ps": at[1..2]}), "ps:0"),
-        ("mirrored", json!({"worker": at[..2]}), "worker:1"),
+    for (mode, cluster, witness, limit) in [
+        ("sync", json!({"worker": at[..1], "ps": at[1..2]}), "ps:0", "cluster.rejoin_timeout_s=1"),
+        ("mirrored", json!({"worker": at[..2]}), "worker:1", "cluster.stall_timeout_s=60"),
     ] {
-        let settings = ["checkpoint.every_steps=10", "train.stop={steps=100000000}"];
+        let settings = ["checkpoint.every_steps=10", "train.stop={steps=100000000}", limit];
         let run = SeparateRun::new(mode, Vec::new(), cluster, &settings);
         let coordinator = run.start("worker:0", "worker-0", None);
         let output = run.start(witness, "elsewhere", None).finish_task();
