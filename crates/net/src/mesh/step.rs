@@ -176,8 +176,8 @@ impl Mesh {
         self.sleep(Some(wait), observer)
     }
 
-    /// How long a step may wait. A worker that owns no shard waits longer: the owner, which knows the
-    /// worker that is late, reports it first.
+    /// How long a step may wait. A worker that owns no shard waits longer: the owner, which knows
+    /// the worker that is late, reports it first.
     fn stall_limit(&self) -> Duration {
         let grace = if self.replica.is_owner() { Duration::ZERO } else { OWNER_GRACE };
         self.config.stall_timeout + grace
