@@ -1,5 +1,5 @@
-"""Measures `mirrored` with many workers on this machine: examples per processor second, memory, and the
-time of a whole run of one step.
+"""Measures `mirrored` with many workers on this machine: examples per processor second, memory,
+and the time of a whole run of one step.
 
     python3 bench/many_workers.py target/release/paceline [WORKERS...]
 """

@@ -14,11 +14,11 @@ use crate::support::{
 };
 
 /// A network namespace, which ends with its holder.
-struct Machine {
+struct TestMachine {
     holder: Child,
 }
 
-impl Machine {
+impl TestMachine {
     /// Four machines with the addresses 10.231.77.1 to 4, and the switch between them; `None`
     /// without the right to create networks.
     fn four() -> Option<Vec<Self>> {
@@ -63,7 +63,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for TestMachine {
     fn drop(&mut self) {
         let _ = self.holder.kill();
         let _ = self.holder.wait();
@@ -75,11 +75,11 @@ struct SeparateRun {
     sandbox: Sandbox,
     cluster: Value,
     settings: Vec<String>,
-    machines: Vec<Machine>,
+    machines: Vec<TestMachine>,
 }
 
 impl SeparateRun {
-    fn new(mode: &str, machines: Vec<Machine>, cluster: Value, settings: &[&str]) -> Self {
+    fn new(mode: &str, machines: Vec<TestMachine>, cluster: Value, settings: &[&str]) -> Self {
         let sandbox = Sandbox::new();
         let token = sandbox.write("token", "a secret of this run");
         let own =
@@ -153,7 +153,7 @@ fn all_end_well(tasks: Vec<RunningProcess>) {
 #[test]
 fn tasks_on_four_machines_without_a_common_disk_lose_a_server_and_then_everything() {
     let at = |n: u16| format!("10.231.77.{n}:5000");
-    let (machines, hosts) = match Machine::four() {
+    let (machines, hosts) = match TestMachine::four() {
         Some(machines) => (machines, [1, 2, 3, 4].map(at)),
         None => (Vec::new(), free_ports::<4>().map(|port| format!("127.0.0.1:{port}"))),
     };
@@ -229,11 +229,11 @@ fn mirrored_workers_without_a_common_disk_resume_with_the_same_bits() {
 #[test]
 fn checkpoints_that_could_never_be_complete_are_refused_at_the_start() {
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
-    for (mode, cluster, witness) in [
-        ("sync", json!({"worker": at[..1], "ps": at[1..2]}), "ps:0"),
-        ("mirrored", json!({"worker": at[..2]}), "worker:1"),
+    for (mode, cluster, witness, limit) in [
+        ("sync", json!({"worker": at[..1], "ps": at[1..2]}), "ps:0", "cluster.rejoin_timeout_s=1"),
+        ("mirrored", json!({"worker": at[..2]}), "worker:1", "cluster.stall_timeout_s=60"),
     ] {
-        let settings = ["checkpoint.every_steps=10", "train.stop={steps=100000000}"];
+        let settings = ["checkpoint.every_steps=10", "train.stop={steps=100000000}", limit];
         let run = SeparateRun::new(mode, Vec::new(), cluster, &settings);
         let coordinator = run.start("worker:0", "worker-0", None);
         let output = run.start(witness, "elsewhere", None).finish_task();

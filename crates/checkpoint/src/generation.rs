@@ -20,15 +20,7 @@ use crate::dir::{Checkpoint, CheckpointDir};
 use crate::error::CheckpointError;
 use crate::manifest::{CheckpointInfo, read_sealed, write_sealed};
 use crate::remote::RemoteSource;
-
-/// A server's number among the servers of its run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerNumber {
-    /// The number, from 0.
-    pub index: usize,
-    /// How many servers there are.
-    pub count: usize,
-}
+use crate::server_number::ServerNumber;
 
 /// The contents of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -19,7 +19,6 @@
 pub mod bench;
 pub mod bench_args;
 pub mod cli;
-pub mod closing_table;
 pub mod commands;
 pub mod data_args;
 mod data_display;

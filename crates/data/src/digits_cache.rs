@@ -1,9 +1,9 @@
 //! A cache of generated digits: a sweep of a hundred runs draws them once, not three hundred times.
 //!
-//! Drawing the default set takes one core a third of a second, in every task of every run. So larger
-//! sets are cached as IDX files, in a directory that appears by rename. The images are mapped, so
-//! that all tasks of a machine share one copy. A set that cannot be cached or read back is drawn: the cache is optional, and its
-//! absence is never an error.
+//! Drawing the default set takes one core a third of a second, in every task of every run. So
+//! larger sets are cached as IDX files, in a directory that appears by rename. The images are
+//! mapped, so that all tasks of a machine share one copy. A set that cannot be cached or read back
+//! is drawn: the cache is optional, and its absence is never an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use paceline_checkpoint::{CheckpointError, DeliveredShard, RemoteCheckpoints, Se
 use paceline_exchange::Generation;
 
 use crate::channel::{Channel, Received};
-use crate::message::{Reply, Request};
+use crate::message::{DepotReply, DepotRequest};
 
 /// How long one attempt to connect may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
@@ -43,9 +43,9 @@ impl fmt::Debug for DepotClient {
 }
 
 impl DepotClient {
-    /// The depot at this address, `host:port`. A request waits for it up to `limit`. `wait` receives
-    /// what is waited for, about once a second, and `None` at the end; it returns whether to give
-    /// up.
+    /// The depot at this address, `host:port`. A request waits for it up to `limit`. `wait`
+    /// receives what is waited for, about once a second, and `None` at the end; it returns whether
+    /// to give up.
     pub fn new(
         address: String,
         secret: Vec<u8>,
@@ -65,7 +65,7 @@ impl DepotClient {
     /// Asks for something. A connection that was lost is made again, once the depot is there.
     pub(crate) fn ask<T>(
         &self,
-        request: &Request,
+        request: &DepotRequest,
         body: u64,
         mut talk: impl FnMut(&mut Channel, &mut Conversation) -> io::Result<T>,
     ) -> io::Result<T> {
@@ -106,7 +106,7 @@ impl DepotClient {
     fn attempt<T>(
         &self,
         channel: &mut Option<Channel>,
-        request: &Request,
+        request: &DepotRequest,
         body: u64,
         talk: &mut impl FnMut(&mut Channel, &mut Conversation) -> io::Result<T>,
     ) -> io::Result<T> {
@@ -121,7 +121,7 @@ impl DepotClient {
     }
 
     /// Asks for something that has no body, in either direction.
-    pub(crate) fn ask_plain(&self, request: &Request) -> io::Result<Reply> {
+    pub(crate) fn ask_plain(&self, request: &DepotRequest) -> io::Result<DepotReply> {
         self.ask(request, 0, |channel, conversation| conversation.reply(channel))
     }
 }
@@ -131,8 +131,8 @@ pub(crate) struct Conversation;
 
 impl Conversation {
     /// The answer, which has no body.
-    pub(crate) fn reply(&mut self, channel: &mut Channel) -> io::Result<Reply> {
-        let Received { message, body } = channel.receive::<Reply>()?;
+    pub(crate) fn reply(&mut self, channel: &mut Channel) -> io::Result<DepotReply> {
+        let Received { message, body } = channel.receive::<DepotReply>()?;
         if body > 0 {
             return Err(io::Error::new(ErrorKind::InvalidData, "an answer with a body"));
         }
@@ -141,18 +141,18 @@ impl Conversation {
 
     /// The answer and the length of its body; `None` if there is no such thing.
     pub(crate) fn body(&mut self, channel: &mut Channel) -> io::Result<Option<u64>> {
-        let Received { message, body } = channel.receive::<Reply>()?;
+        let Received { message, body } = channel.receive::<DepotReply>()?;
         match accepted(message)? {
-            Reply::Body => Ok(Some(body)),
-            Reply::Absent => Ok(None),
+            DepotReply::Body => Ok(Some(body)),
+            DepotReply::Absent => Ok(None),
             _ => Err(unexpected()),
         }
     }
 }
 
-fn accepted(reply: Reply) -> io::Result<Reply> {
+fn accepted(reply: DepotReply) -> io::Result<DepotReply> {
     match reply {
-        Reply::Refused(why) => Err(io::Error::other(why)),
+        DepotReply::Refused(why) => Err(io::Error::other(why)),
         reply => Ok(reply),
     }
 }
@@ -180,20 +180,20 @@ fn refused(error: io::Error) -> CheckpointError {
 
 impl RemoteCheckpoints for DepotClient {
     fn claim(&self, server: ServerNumber) -> Result<Generation, CheckpointError> {
-        match self.ask_plain(&Request::Claim { server }).map_err(refused)? {
-            Reply::Generation { number, base } => Ok(Generation { number, base }),
+        match self.ask_plain(&DepotRequest::Claim { server }).map_err(refused)? {
+            DepotReply::Generation { number, base } => Ok(Generation { number, base }),
             _ => Err(refused(unexpected())),
         }
     }
 
     fn follow(&self, server: ServerNumber, to: Generation) -> Result<(), CheckpointError> {
         let Generation { number: generation, base } = to;
-        self.ask_plain(&Request::Follow { server, generation, base }).map_err(refused)?;
+        self.ask_plain(&DepotRequest::Follow { server, generation, base }).map_err(refused)?;
         Ok(())
     }
 
     fn manifest(&self, step: Option<u64>) -> Result<Option<Vec<u8>>, CheckpointError> {
-        let asked = self.ask(&Request::Manifest { step }, 0, |channel, conversation| {
+        let asked = self.ask(&DepotRequest::Manifest { step }, 0, |channel, conversation| {
             let Some(bytes) = conversation.body(channel)? else { return Ok(None) };
             let mut text = Vec::new();
             channel.receive_body(&mut text, bytes)?;
@@ -203,7 +203,7 @@ impl RemoteCheckpoints for DepotClient {
     }
 
     fn fetch(&self, step: u64, file: &str, to: &Path) -> io::Result<()> {
-        let request = Request::Shard { step, file: file.to_owned() };
+        let request = DepotRequest::Shard { step, file: file.to_owned() };
         self.ask(&request, 0, |channel, conversation| {
             let absent = || io::Error::new(ErrorKind::NotFound, format!("{file} is gone"));
             let bytes = conversation.body(channel)?.ok_or_else(absent)?;
@@ -212,7 +212,7 @@ impl RemoteCheckpoints for DepotClient {
     }
 
     fn deliver(&self, shard: &DeliveredShard, file: &Path) -> io::Result<()> {
-        let request = Request::Deliver { shard: shard.clone() };
+        let request = DepotRequest::Deliver { shard: shard.clone() };
         self.ask(&request, shard.bytes(), |channel, conversation| {
             channel.send_body(&mut File::open(file)?, shard.bytes())?;
             conversation.reply(channel).map(|_| ())

@@ -1,19 +1,16 @@
 //! The side that keeps files: it accepts connections and answers requests.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use paceline_checkpoint::CheckpointDir;
-
 use crate::answer::answer;
 use crate::channel::Channel;
-use crate::message::Request;
+use crate::message::DepotRequest;
+use crate::state::{DepotConfig, DepotState};
 
 /// How often the depot looks for new connections.
 const ACCEPT_EVERY: Duration = Duration::from_millis(20);
@@ -23,62 +20,10 @@ const CONNECTIONS_PER_TASK: usize = 3;
 /// How long one wait for the last files lasts before it is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// What a depot keeps.
-pub struct DepotConfig {
-    /// The run's secret.
-    pub secret: Vec<u8>,
-    /// The run's checkpoints, on this machine.
-    pub checkpoints: CheckpointDir,
-    /// The folder of each task that sends files, by the task's name.
-    pub folders: Vec<(String, PathBuf)>,
-    /// Takes messages for the log.
-    pub note: Box<dyn Fn(&str) + Send + Sync>,
-}
-
 /// Keeps the files of a run. Dropping it closes all connections.
 pub struct Depot {
     state: Arc<DepotState>,
     thread: Option<JoinHandle<()>>,
-}
-
-pub(crate) struct DepotState {
-    pub(crate) config: DepotConfig,
-    is_over: AtomicBool,
-    connections: AtomicUsize,
-    /// Requests that are being answered.
-    active: AtomicUsize,
-    /// Tasks that have sent everything.
-    done: Mutex<BTreeSet<String>>,
-    has_changed: Condvar,
-}
-
-impl DepotState {
-    fn done(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A task has sent everything.
-    pub(crate) fn set_done(&self, task: &str) {
-        self.done().insert(task.to_owned());
-        self.has_changed.notify_all();
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
-
-    /// Answers the requests of one connection, until it ends.
-    fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        let mut channel = Channel::accept(stream, &self.config.secret)?;
-        while !self.is_over() {
-            let received = channel.receive::<Request>()?;
-            self.active.fetch_add(1, Ordering::Relaxed);
-            let answered = answer(self, &mut channel, received);
-            self.active.fetch_sub(1, Ordering::Relaxed);
-            answered?;
-        }
-        Ok(())
-    }
 }
 
 impl Depot {
@@ -148,8 +93,8 @@ fn accept_all(listener: &TcpListener, state: &Arc<DepotState>) {
     let most = CONNECTIONS_PER_TASK * (state.config.folders.len() + 1);
     while !state.is_over() {
         let has_room = state.connections.load(Ordering::Relaxed) < most;
-        let Some(stream) = listener.accept().ok().filter(|_| has_room).map(|(stream, _)| stream)
-        else {
+        let accepted = if has_room { listener.accept().ok() } else { None };
+        let Some((stream, _)) = accepted else {
             thread::sleep(ACCEPT_EVERY);
             continue;
         };
@@ -157,7 +102,7 @@ fn accept_all(listener: &TcpListener, state: &Arc<DepotState>) {
         state.connections.fetch_add(1, Ordering::Relaxed);
         let shared = state.clone();
         let serve = move || {
-            if let Err(error) = shared.serve(stream)
+            if let Err(error) = serve(&shared, stream)
                 && error.kind() == io::ErrorKind::PermissionDenied
                 && let Ok(peer) = peer
             {
@@ -169,4 +114,17 @@ fn accept_all(listener: &TcpListener, state: &Arc<DepotState>) {
             state.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Answers the requests of one connection, until it ends.
+fn serve(state: &DepotState, stream: TcpStream) -> io::Result<()> {
+    let mut channel = Channel::accept(stream, &state.config.secret)?;
+    while !state.is_over() {
+        let received = channel.receive::<DepotRequest>()?;
+        state.active.fetch_add(1, Ordering::Relaxed);
+        let answered = answer(state, &mut channel, received);
+        state.active.fetch_sub(1, Ordering::Relaxed);
+        answered?;
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::client::DepotClient;
-use crate::message::{Reply, Request};
+use crate::message::{DepotReply, DepotRequest};
 use crate::task_files::{MAX_APPEND, checksum, plain_files};
 
 /// How long a request waits for the depot while the task runs.
@@ -36,7 +36,8 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Sends the files of a task's folder. `note` receives why files cannot be sent; that costs the copy and not the run.
+    /// Sends the files of a task's folder. `note` receives why files cannot be sent; that costs the
+    /// copy and not the run.
     ///
     /// # Errors
     /// If the system refuses a thread.
@@ -125,7 +126,7 @@ impl SentFiles {
             sent = self.send();
         }
         sent?;
-        self.client.ask_plain(&Request::Done { task: self.task.clone() })?;
+        self.client.ask_plain(&DepotRequest::Done { task: self.task.clone() })?;
         Ok(true)
     }
 
@@ -136,9 +137,9 @@ impl SentFiles {
         let probe = probe.replace(['(', ')'], "-");
         let path = self.folder.join(&probe);
         fs::write(&path, "")?;
-        let asked = self.client.ask_plain(&Request::List { task: self.task.clone(), probe });
+        let asked = self.client.ask_plain(&DepotRequest::List { task: self.task.clone(), probe });
         let _ = fs::remove_file(&path);
-        let Reply::Files { is_shared, files } = asked? else {
+        let DepotReply::Files { is_shared, files } = asked? else {
             return Err(io::Error::other("an answer to another question"));
         };
         if is_shared {
@@ -171,7 +172,7 @@ impl SentFiles {
             let mut body = Vec::with_capacity(bytes as usize);
             file.by_ref().take(bytes).read_to_end(&mut body)?;
             let (task, file, at) = (self.task.clone(), name.to_owned(), *sent);
-            let request = Request::Append { task, file, at };
+            let request = DepotRequest::Append { task, file, at };
             self.client.ask(&request, body.len() as u64, |channel, conversation| {
                 channel.send_body(&mut &body[..], body.len() as u64)?;
                 conversation.reply(channel).map(|_| ())

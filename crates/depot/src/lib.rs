@@ -22,10 +22,12 @@ mod client;
 mod depot;
 mod gatherer;
 mod message;
+mod state;
 mod task_files;
 #[cfg(test)]
 mod tests;
 
 pub use client::DepotClient;
-pub use depot::{Depot, DepotConfig};
+pub use depot::Depot;
 pub use gatherer::{GatherTime, Gatherer};
+pub use state::DepotConfig;

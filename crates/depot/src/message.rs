@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a task asks for.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
+pub(crate) enum DepotRequest {
     /// The generation in which a server starts.
     Claim { server: ServerNumber },
     /// A server enters a generation that another has claimed.
@@ -27,7 +27,7 @@ pub(crate) enum Request {
 
 /// What the depot answers.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub(crate) enum DepotReply {
     /// It is done.
     Done,
     /// The generation.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use paceline_checkpoint::is_plain_name;
 
 use crate::channel::Channel;
-use crate::depot::DepotState;
 use crate::message::KeptFile;
+use crate::state::DepotState;
 
 /// The most bytes of one request.
 pub(crate) const MAX_APPEND: u64 = 1 << 20;

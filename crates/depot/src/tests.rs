@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use paceline_checkpoint::{CheckpointDir, RemoteCheckpoints, ServerNumber};
 
 use crate::client::DepotClient;
-use crate::depot::{Depot, DepotConfig};
+use crate::depot::Depot;
 use crate::gatherer::{GatherTime, Gatherer};
-use crate::message::Request;
+use crate::message::DepotRequest;
+use crate::state::DepotConfig;
 
 const SECRET: &[u8] = b"secret";
 
@@ -138,12 +139,12 @@ fn names_that_lead_elsewhere_are_refused() {
     let client = depot.client();
     for name in ["../job.toml", "/etc/passwd", "", ".hidden", "a/b"] {
         let (task, file) = ("worker:1".into(), name.into());
-        let append = Request::Append { task, file, at: 0 };
+        let append = DepotRequest::Append { task, file, at: 0 };
         assert!(client.ask_plain(&append).is_err(), "{name:?}");
         let target = depot.run.path().join("fetched");
         assert!(client.fetch(1, name, &target).is_err(), "{name:?}");
     }
-    let unknown = Request::List { task: "worker:9".into(), probe: ".x".into() };
+    let unknown = DepotRequest::List { task: "worker:9".into(), probe: ".x".into() };
     assert!(client.ask_plain(&unknown).is_err());
     assert_eq!(fs::read_dir(depot.run.path()).unwrap().count(), 0);
 }

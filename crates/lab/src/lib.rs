@@ -45,6 +45,7 @@ mod advice;
 mod cell;
 mod cell_line;
 mod charts;
+pub mod closing_table;
 mod curve;
 mod event_file;
 mod figure;

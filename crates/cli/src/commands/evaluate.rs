@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use paceline_engine::{LongWork, TaskContext, TestWatch};
+use paceline_lab::closing_table::auc_text;
 use paceline_model::Score;
 use paceline_record::model_file;
 use paceline_record::names::files;
@@ -18,7 +19,6 @@ use super::read_job::{keep_split, read_job};
 use super::trained_model::{load_trained, model_path, score_failure, test_set};
 use crate::Failure;
 use crate::cli::JobArgs;
-use crate::closing_table::auc_text;
 use crate::data_display::DataDisplay;
 use crate::describe_model::describe_model;
 use crate::evaluation_table::evaluation_tables;

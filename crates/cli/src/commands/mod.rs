@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use paceline_bench::BenchProcessArgs;
 use paceline_engine::{Mode, Threads};
+use paceline_lab::closing_table::closing_table;
 use paceline_place::{LauncherChannel, Placement};
 use paceline_record::names::files;
 
@@ -32,7 +33,6 @@ use crate::bench_args::BenchCommand;
 use crate::cli::{
     CheckpointCommand, Command, ExplainArgs, JobArgs, TraceCommand, TrainArgs, WorkerArgs,
 };
-use crate::closing_table::closing_table;
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
 use crate::join::{JoinOptions, join, remove_join_file};

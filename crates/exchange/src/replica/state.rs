@@ -173,6 +173,11 @@ impl Replica {
         !self.chunks[slot].is_empty()
     }
 
+    /// Whether this worker owns a shard, and thus hears from every other in every step.
+    pub fn is_owner(&self) -> bool {
+        self.owns(self.config.slot)
+    }
+
     /// The slots of the other workers.
     pub fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let slot = self.config.slot;

@@ -162,8 +162,8 @@ impl Replica {
     }
 
     /// Whether the present step still has a frame for a peer or expects one from it, as far as is
-    /// known. Between owners, updated chunks count only once some worker is known to have a gradient;
-    /// other workers learn from them whether the step is made.
+    /// known. Between owners, updated chunks count only once some worker is known to have a
+    /// gradient; other workers learn from them whether the step is made.
     pub(super) fn needs_in_step(&self, peer: usize) -> bool {
         let own = self.chunks[self.config.slot].len();
         let progress = self.peers[peer].progress;

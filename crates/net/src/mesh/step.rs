@@ -15,6 +15,8 @@ use crate::spin_wait::SpinWait;
 
 /// With at most this many peers it costs less to read every socket than to poll them.
 const FEW_PEERS: usize = 3;
+/// How long a worker that owns no shard waits for an owner that has reached the limit of a step.
+const OWNER_GRACE: Duration = Duration::from_secs(2);
 
 impl Mesh {
     /// Makes a step: all workers' gradients become one update, the same on every replica. `None`
@@ -178,6 +180,13 @@ impl Mesh {
         self.sleep(Some(wait), observer)
     }
 
+    /// How long a step may wait. A worker that owns no shard waits longer: the owner, which knows
+    /// the worker that is late, reports it first.
+    fn stall_limit(&self) -> Duration {
+        let grace = if self.replica.is_owner() { Duration::ZERO } else { OWNER_GRACE };
+        self.config.stall_timeout + grace
+    }
+
     /// Sleeps until a socket has something or another thread wakes this one. Notes once a second
     /// what it waits for, and fails at the limit, if it waits for other workers.
     pub(super) fn sleep(
@@ -193,7 +202,7 @@ impl Mesh {
         if observer.should_give_up() {
             return Err(LinkError::Interrupted { awaited: self.awaited() }.into());
         }
-        wait.check(self.config.stall_timeout, || self.awaited())?;
+        wait.check(self.stall_limit(), || self.awaited())?;
         if wait.should_note() {
             let (step, seconds) = (self.global_step(), wait.elapsed().as_secs());
             observer.note(&format!("step {step} waits for {} ({seconds} s)", self.awaited()));

@@ -109,7 +109,7 @@ fn test_line(summary: &Summary) -> String {
 
 /// The area under the ROC curve, or why there is none, as the end of a list of figures; nothing for
 /// models that have none.
-pub(crate) fn auc_text(auc: Option<f64>, undefined: Option<&str>) -> String {
+pub fn auc_text(auc: Option<f64>, undefined: Option<&str>) -> String {
     match (auc, undefined) {
         (Some(auc), _) => format!(", AUC {auc:.4}"),
         (None, Some(why)) => format!(", AUC undefined ({why})"),

@@ -1,0 +1,48 @@
+//! What the threads of a depot share.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use paceline_checkpoint::CheckpointDir;
+
+/// What a depot keeps.
+pub struct DepotConfig {
+    /// The run's secret.
+    pub secret: Vec<u8>,
+    /// The run's checkpoints, on this machine.
+    pub checkpoints: CheckpointDir,
+    /// The folder of each task that sends files, by the task's name.
+    pub folders: Vec<(String, PathBuf)>,
+    /// Takes messages for the log.
+    pub note: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// What the threads of a depot share.
+pub(crate) struct DepotState {
+    pub(crate) config: DepotConfig,
+    pub(crate) is_over: AtomicBool,
+    pub(crate) connections: AtomicUsize,
+    /// Requests that are being answered.
+    pub(crate) active: AtomicUsize,
+    /// Tasks that have sent everything.
+    pub(crate) done: Mutex<BTreeSet<String>>,
+    pub(crate) has_changed: Condvar,
+}
+
+impl DepotState {
+    pub(crate) fn done(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A task has sent everything.
+    pub(crate) fn set_done(&self, task: &str) {
+        self.done().insert(task.to_owned());
+        self.has_changed.notify_all();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
