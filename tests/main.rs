@@ -45,6 +45,7 @@ mod onnx;
 mod perfetto;
 mod placed;
 mod predict;
+mod predict_arrays;
 mod predict_tables;
 mod report_page;
 mod restarts;

@@ -133,6 +133,76 @@ fn pictures_are_normalised_in_the_graph() {
     compare(&sandbox, &json!({ "pictures": [crop] }), &expected);
 }
 
+/// Rows with missing values, rare words and numbers of all sizes.
+fn people(rows: std::ops::Range<u32>) -> (String, Vec<[String; 5]>) {
+    let row = |row: u32| {
+        let age = if row % 11 == 3 { String::new() } else { (18 + row * 7 % 61).to_string() };
+        let gain = ["0", "NA", "12", "-7.5", "98765.25"][(row * row % 5) as usize].to_owned();
+        let hours = format!("{}.{}", row * 13 % 80, row % 10);
+        let city = ["Rome", "Split, HR", "", "Oslo", "Ærø"][(row % 5) as usize];
+        let city = if row % 97 == 0 { format!("rare {row}") } else { city.to_owned() };
+        let buys = if (row * 7 % 61 > 30) ^ (row % 5 == 1) { "yes" } else { "no" };
+        [age, gain, hours, city, buys.to_owned()]
+    };
+    let rows: Vec<[String; 5]> = rows.map(row).collect();
+    let mut text = String::from("age,weight,hours,city,buys\n");
+    for [age, gain, hours, city, buys] in &rows {
+        text += &format!("{age},{gain},{hours},\"{city}\",{buys}\n");
+    }
+    (text, rows)
+}
+
+#[test]
+fn numbers_and_vocabularies_of_a_table_are_in_the_graph() {
+    let columns = "data.columns={age=\"number\", weight={as=\"number\", scale=\"log\"}, \
+                   hours={as=\"number\", scale=\"buckets\", buckets=4}, \
+                   city={as=\"category\", min_count=3}, buys=\"label\"}";
+    let network = "model.layers=[{kind=\"flatten\"}, {kind=\"dense\", size=5}, {kind=\"tanh\"}, \
+                   {kind=\"dense\", size=\"classes\"}]";
+    let models: [&[&str]; 3] =
+        [&["model.kind=logistic"], &["model.kind=softmax"], &["model.kind=network", network]];
+    for model in models {
+        let sandbox = Sandbox::new();
+        sandbox.write("train.csv", people(0..900).0);
+        let (text, rows) = people(900..1_100);
+        sandbox.write("new.csv", text);
+        let stop = "train.stop={epochs=5}";
+        sandbox.train("run", &[&["data.path=train.csv", columns, stop], model].concat());
+        let number = |row: &[String; 5], at: usize| match row[at].as_str() {
+            "" | "NA" => json!([null]),
+            text => json!([text.parse::<f64>().unwrap()]),
+        };
+        let numbers = |at| rows.iter().map(|row| number(row, at)).collect::<Vec<_>>();
+        let cities: Vec<_> = rows.iter().map(|row| [row[3].clone()]).collect();
+        // A column whose name the graph uses otherwise has another name.
+        let inputs = json!({
+            "age": numbers(0), "weight_": numbers(1), "hours": numbers(2), "city": cities,
+        });
+        let expected = predicted(&sandbox, "new.csv");
+        let answers = compare(&sandbox, &inputs, &expected);
+        assert_eq!(answers["metadata"]["classes"], "[\"no\",\"yes\"]");
+    }
+}
+
+#[test]
+fn hashed_columns_are_keys_and_values_beside_the_others() {
+    let sandbox = Sandbox::new();
+    sandbox.write("train.csv", people(0..900).0);
+    let columns = "data.columns={age=\"number\", weight=\"ignore\", hours=\"ignore\", \
+                   city={as=\"category\", bits=1}, buys=\"label\"}";
+    sandbox.train("run", &["data.path=train.csv", columns, "train.stop={epochs=5}"]);
+    // By the hash of docs/tables.md; the features of the city follow the two of the age.
+    sandbox.write("new.csv", "age,city\n30,Paris\n60,\n");
+    let expected = predicted(&sandbox, "new.csv");
+    let inputs = json!({
+        "age": [[30], [60]], "keys": [[3, 0], [2, 4]], "values": [[1, 0], [1, 0]],
+    });
+    compare(&sandbox, &inputs, &expected);
+    let printed = sandbox.ok(&["export", "run", "-o", "again.onnx"]).stdout;
+    let says = ["\"age\"", "not in the graph", "\"city\" (a hash: keys 2 to 4)"];
+    assert_says(&printed, &says);
+}
+
 /// Writes a square PNG file.
 fn write_png(sandbox: &Sandbox, name: &str, side: u32, pixels: &[u8]) {
     let file = fs::File::create(sandbox.path(name)).unwrap();

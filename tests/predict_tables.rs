@@ -96,6 +96,9 @@ fn tables_that_do_not_fit_are_refused_and_bad_rows_counted() {
     sandbox.write("unclosed.csv", "id,age,city\nu1,30,\"Rome\nu2,31,Oslo\n");
     let printed = sandbox.fails(2, &["predict", "run", "unclosed.csv"]);
     assert_says(&printed, &["unclosed.csv, line 2: a quote is not closed"]);
+    // It is not one bad row: the rows after it are in the quote.
+    let skip = ["predict", "run", "unclosed.csv", "--on-bad", "skip"];
+    assert_says(&sandbox.fails(2, &skip), &["unclosed.csv, line 2: a quote is not closed"]);
     sandbox.write("label.csv", "id,age,city,buys\nu1,30,Rome,perhaps\n");
     let printed = sandbox.fails(2, &["evaluate", "run", "label.csv"]);
     assert_says(&printed, &["label.csv, line 2", "perhaps"]);
@@ -104,8 +107,79 @@ fn tables_that_do_not_fit_are_refused_and_bad_rows_counted() {
 }
 
 #[test]
-fn the_onnx_file_of_a_table_model_says_what_is_left_to_the_caller() {
+fn the_export_of_a_table_model_names_its_inputs() {
     let (sandbox, _) = trained("model.kind=softmax");
     let printed = sandbox.ok(&["export", "run", "-o", "model.onnx"]).stdout;
-    assert_says(&printed, &["features (float, N x", "not in the graph"]);
+    assert_says(&printed, &["inputs of numbers", "\"age\"", "inputs of texts", "\"city\""]);
+}
+
+#[test]
+fn answers_as_parquet_are_those_of_csv_and_are_read_as_a_table() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+
+    let (sandbox, _) = trained("model.kind=logistic");
+    let csv = sandbox.ok(&["predict", "run", "test.csv"]).stdout;
+    let said = sandbox.ok(&["predict", "run", "test.csv", "-o", "out.parquet"]).stderr;
+    assert_says(&said, &["out.parquet: 300 rows"]);
+    let file = fs::File::open(sandbox.path("out.parquet")).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let rows: Vec<String> = reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| {
+            let row = row.unwrap();
+            format!("{},{:?}", row.get_string(0).unwrap(), row.get_float(1).unwrap())
+        })
+        .collect();
+    assert_eq!(rows, csv.lines().skip(1).collect::<Vec<_>>());
+    let described = sandbox.ok(&["data", "describe", "out.parquet"]).stdout;
+    assert_says(&described, &["p_yes = ", "No column is clearly the label"]);
+    // Rows that cannot be scored have an error and no answer.
+    sandbox.write("bad.csv", "id,age,city\na,30,Rome\nb,x,Rome\n");
+    let mark = ["--on-bad", "mark", "--top", "2", "--format", "parquet", "-o", "marked"];
+    sandbox.ok(&[&["predict", "run", "bad.csv"], &mark[..]].concat());
+    let file = fs::File::open(sandbox.path("marked")).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    assert!(rows[0].get_string(1).is_ok() && rows[0].get_string(5).is_err());
+    assert!(rows[1].get_string(1).is_err());
+    assert!(rows[1].get_string(5).unwrap().contains("age"));
+}
+
+#[test]
+fn a_dense_model_skips_a_file_of_bad_rows() {
+    let (sandbox, _) = trained("model.kind=softmax");
+    sandbox.write("bad.csv", "id,age,city\na,x,Rome\nb,y,Rome\n");
+    let skipped = sandbox.ok(&["predict", "run", "bad.csv", "--on-bad", "skip"]);
+    assert_eq!(skipped.stdout.lines().count(), 1);
+    assert_says(&skipped.stderr, &["2 bad rows skipped"]);
+}
+
+#[test]
+fn an_empty_label_is_none_in_predictions() {
+    let (sandbox, _) = trained("model.kind=logistic");
+    sandbox.write("new.csv", "id,age,city,buys\nu1,30,Rome,\n");
+    let answered = sandbox.ok(&["predict", "run", "new.csv"]).stdout;
+    assert_eq!(answered.lines().count(), 2);
+    let printed = sandbox.fails(2, &["evaluate", "run", "new.csv"]);
+    assert_says(&printed, &["u1: it has no label"]);
+}
+
+#[test]
+fn a_table_with_another_separator_is_read_by_its_header() {
+    let (sandbox, _) = trained("model.kind=logistic");
+    let [csv, tsv] = [("new.csv", ","), ("new.tsv", "\t")].map(|(name, separator)| {
+        let line = |fields: [&str; 3]| fields.join(separator) + "\n";
+        let rows = [["id", "city", "age"], ["u1", "Rome", "30"], ["u2", "Oslo", ""]].map(line);
+        sandbox.write(name, rows.concat());
+        sandbox.ok(&["predict", "run", name]).stdout
+    });
+    assert_eq!((csv.lines().count(), &csv), (3, &tsv));
+    sandbox.write("short.tsv", "id\tage\nu1\t30\n");
+    let printed = sandbox.fails(2, &["predict", "run", "short.tsv"]);
+    assert_says(&printed, &["short.tsv: there is no column \"city\"; there are \"id\", \"age\""]);
+    sandbox.write("bare.csv", "u1,30,Rome\n");
+    let printed = sandbox.fails(2, &["predict", "run", "bare.csv"]);
+    assert_says(&printed, &["bare.csv: there is no column", "the first row must name the columns"]);
 }

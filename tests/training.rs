@@ -93,6 +93,63 @@ fn a_job_starts_from_a_model_whose_features_it_has_and_from_no_other() {
 }
 
 #[test]
+fn a_table_starts_from_a_model_by_its_columns_and_words() {
+    let sandbox = Sandbox::new();
+    // The label follows from the city alone.
+    let rows = |cities: &[&str], order: [usize; 2]| -> String {
+        let line = |fields: [String; 2]| format!("{},{}", fields[order[0]], fields[order[1]]);
+        let mut text = line(["city".into(), "age".into()]) + ",buys\n";
+        for i in 0..400 {
+            let city = cities[i % cities.len()];
+            let buys = if city > "M" { "yes" } else { "no" };
+            text += &format!("{},{buys}\n", line([city.into(), (20 + i % 30).to_string()]));
+        }
+        text
+    };
+    sandbox.write("first.csv", rows(&["Bonn", "Rome"], [0, 1]));
+    // The columns change places, and words come before and between those of the model.
+    sandbox.write("grown.csv", rows(&["Aachen", "Bonn", "Oslo", "Rome"], [1, 0]));
+    let stop = "train.stop={epochs=20}";
+    let adagrad = "train.optimizer={kind=\"adagrad\", rate=0.3}";
+    for model in ["model.kind=logistic", "model.kind=softmax"] {
+        let first = format!("first-{model}");
+        let own = ["data.path=first.csv", model, stop, adagrad, "cluster.mode=single"];
+        sandbox.ok(&args(&["train", "--run-dir", &first], &own));
+        let start = format!("train.start={first:?}");
+        for mode in ["single", "sync"] {
+            let settings = [
+                "data.path=grown.csv",
+                model,
+                "train.stop={steps=1}",
+                "train.optimizer={kind=\"sgd\", rate=1e-9}",
+                &*start,
+            ];
+            let name = format!("{mode}-{model}");
+            sandbox.train_cluster(&name, mode, &settings);
+            // What the model knows, it still answers so.
+            let answers = |run: &str| sandbox.ok(&["predict", run, "first.csv"]).stdout;
+            let [before, after] = [&first, &name].map(|run| answers(run));
+            for (before, after) in before.lines().zip(after.lines()).skip(1) {
+                let p = |line: &str| line.split(',').nth(1).unwrap().parse::<f64>().unwrap();
+                assert!((p(before) - p(after)).abs() < 0.02, "{mode}: {before} and {after}");
+            }
+        }
+    }
+    let start = "train.start=first-model.kind=logistic";
+    let columns = "data.columns={buys={as=\"label\", classes=[\"yes\", \"no\"]}}";
+    let other = sandbox.fails(2, &args(&["train"], &["data.path=first.csv", columns, start]));
+    assert_says(&other, &["train.start has the classes no, yes, but the table has yes, no"]);
+    sandbox.write("rows.svm", "0 1:1\n1 2:1\n0 1:1\n1 2:1\n");
+    let libsvm = ["data={kind=\"libsvm\", path=\"rows.svm\"}", "train.batch=1"];
+    let other = sandbox.fails(2, &args(&["train"], &[&libsvm[..], &[start]].concat()));
+    assert_says(&other, &["train.start was trained on a table", "data.kind = \"libsvm\""]);
+    sandbox.ok(&args(&["train", "--run-dir", "rows"], &libsvm));
+    let table = ["data.path=first.csv", "train.start=rows"];
+    let other = sandbox.fails(2, &args(&["train"], &table));
+    assert_says(&other, &["train.start was not trained on a table"]);
+}
+
+#[test]
 fn probabilities_after_sampling_negatives_are_those_of_all_rows() {
     let sandbox = Sandbox::new();
     // One row in ten is of class 1, whatever its feature.

@@ -12,7 +12,12 @@ import numpy
 import onnxruntime
 
 session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-types = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(uint8)": "uint8"}
+types = {
+    "tensor(float)": "float32",
+    "tensor(int64)": "int64",
+    "tensor(uint8)": "uint8",
+    "tensor(string)": object,
+}
 with open(sys.argv[2], encoding="utf-8") as file:
     given = json.load(file)
 feed = {one.name: numpy.array(given[one.name], types[one.type]) for one in session.get_inputs()}

@@ -91,6 +91,8 @@ pub enum FormatName {
     Csv,
     /// An object of JSON on each line
     Jsonl,
+    /// A Parquet file
+    Parquet,
 }
 
 /// What to write for each row.
@@ -139,13 +141,16 @@ impl PredictArgs {
     /// The format of the output.
     pub(crate) fn output_format(&self) -> OutputFormat {
         let extension = self.output.as_ref().and_then(|path| path.extension());
-        let is_json = ["jsonl", "ndjson", "json"]
-            .iter()
-            .any(|known| extension.is_some_and(|extension| extension.eq_ignore_ascii_case(known)));
+        let has = |names: &[&str]| {
+            let is_one = |name: &&str| extension.is_some_and(|own| own.eq_ignore_ascii_case(name));
+            names.iter().any(is_one)
+        };
         match self.format {
             Some(FormatName::Csv) => OutputFormat::Csv,
             Some(FormatName::Jsonl) => OutputFormat::JsonLines,
-            None if is_json => OutputFormat::JsonLines,
+            Some(FormatName::Parquet) => OutputFormat::Parquet,
+            None if has(&["jsonl", "ndjson", "json"]) => OutputFormat::JsonLines,
+            None if has(&["parquet"]) => OutputFormat::Parquet,
             None => OutputFormat::Csv,
         }
     }

@@ -108,7 +108,9 @@ fn add_linear(
 
 /// The names in a graph that are not those of columns.
 fn taken_names(model: &TrainedModel) -> Vec<&str> {
-    const NAMES: [&str; 21] = [
+    const NAMES: [&str; 23] = [
+        "weight",
+        "bias",
         "keys",
         "values",
         "flat",

@@ -1,5 +1,5 @@
-//! Predictions of trained models: scores rows and pictures on all cores, writes answers as CSV or
-//! JSON lines, and evaluates models on labelled data.
+//! Predictions of trained models: scores rows and pictures on all cores, writes answers as CSV,
+//! JSON lines or Parquet, and evaluates models on labelled data.
 //!
 //! ```
 //! use paceline_record::model_file::ModelWriter;
@@ -48,6 +48,9 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod answer;
+#[cfg(feature = "parquet")]
+mod answer_columns;
+mod answer_rows;
 mod calibration;
 mod error;
 mod evaluation;
@@ -55,6 +58,8 @@ mod example_scorer;
 mod open_input;
 mod output_file;
 mod output_rows;
+#[cfg(feature = "parquet")]
+mod parquet_output;
 mod pipeline;
 mod predict;
 mod scored_rows;

@@ -104,8 +104,12 @@ fn wrong_kind(path: &Path, found: FileKind, takes: &str) -> ScoreError {
     if found == FileKind::Empty {
         return ScoreError::Refused(format!("{}: the file is empty", path.display()));
     }
+    let remedy = match found {
+        FileKind::Utf16 => "; convert it first: iconv -f UTF-16 -t UTF-8",
+        _ => "",
+    };
     ScoreError::Refused(format!(
-        "{}: this looks like {}, but the model takes {takes}",
+        "{}: this looks like {}, but the model takes {takes}{remedy}",
         path.display(),
         found.describe()
     ))

@@ -14,6 +14,8 @@ pub enum OutputFormat {
     Csv,
     /// An object of JSON on each line.
     JsonLines,
+    /// A Parquet file, which is complete only at the end.
+    Parquet,
 }
 
 /// A value that identifies a row.
@@ -53,13 +55,13 @@ impl OutputRows {
         let before = columns.iter().enumerate().map(|(index, name)| {
             let mut text = Vec::new();
             match format {
-                OutputFormat::Csv if index > 0 => text.push(b','),
-                OutputFormat::Csv => {}
                 OutputFormat::JsonLines => {
                     text.push(if index > 0 { b',' } else { b'{' });
                     json_text(name, &mut text);
                     text.push(b':');
                 }
+                _ if index > 0 => text.push(b','),
+                _ => {}
             }
             text
         });
@@ -147,8 +149,8 @@ impl OutputRows {
 
 fn write_text(format: OutputFormat, text: &str, out: &mut Vec<u8>) {
     match format {
-        OutputFormat::Csv => csv_text(text, out),
         OutputFormat::JsonLines => json_text(text, out),
+        _ => csv_text(text, out),
     }
 }
 

@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use crate::answer::{AnswerStyle, Answerer};
+use crate::answer_rows::{AnswerBlock, AnswerLayout, AnswerRows, AnswerSink};
 use crate::error::ScoreError;
-use crate::output_rows::{IdValue, OutputFormat, OutputRows};
+use crate::output_rows::{IdValue, OutputFormat};
 use crate::pipeline::StopFn;
 use crate::scored_rows::{BadRow, ScoredRows};
 use crate::scoring::{ScoreInput, score};
@@ -61,16 +62,22 @@ pub fn predict(
     out: &mut dyn Write,
     stop: StopFn<'_>,
 ) -> Result<PredictCounts, ScoreError> {
+    if options.format == OutputFormat::Parquet && cfg!(not(feature = "parquet")) {
+        let what = "this program was built without the feature parquet; choose csv or jsonl";
+        return Err(ScoreError::Refused(what.into()));
+    }
     let ids = IdColumns::of(model, input);
     let answerer = Answerer::new(options.style, model.class_names());
-    let rows = OutputRows::new(
-        options.format,
-        &ids.names,
-        &answerer.columns(model.outputs()),
-        model.class_names(),
-        options.bad_rows == BadRows::Mark,
-    );
-    out.write_all(&rows.header()).and_then(|()| out.flush()).map_err(ScoreError::output)?;
+    let layout = AnswerLayout {
+        style: options.style,
+        ids: &ids.names,
+        number: ids.has_number.then_some(usize::from(ids.has_file)),
+        answers: &answerer.columns(model.outputs()),
+        classes: model.class_names(),
+        has_errors: options.bad_rows == BadRows::Mark,
+    };
+    let rows = AnswerRows::new(options.format, &layout);
+    let mut sink = AnswerSink::start(&rows, out)?;
     let mut writer = AnswerWriter { ids, answerer, rows, bad_rows: options.bad_rows };
     let write = move |scored| writer.write(&scored);
     let mut counts = skipped_before(input);
@@ -78,14 +85,14 @@ pub fn predict(
         counts.rows += answers.counts.rows;
         counts.bad += answers.counts.bad;
         counts.first_bad = counts.first_bad.take().or(answers.counts.first_bad);
-        out.write_all(&answers.text).map_err(ScoreError::output)?;
+        sink.write(answers.block, out)?;
         if is_last { out.flush().map_err(ScoreError::output) } else { Ok(()) }
     };
     score(model, input, options.threads, stop, write, &mut take)?;
     if counts.rows + counts.bad == 0 {
         return Err(ScoreError::Refused(format!("{}: there are no rows", input.origin())));
     }
-    out.flush().map_err(ScoreError::output)?;
+    sink.finish(out)?;
     Ok(counts)
 }
 
@@ -128,28 +135,28 @@ impl IdColumns {
 
 /// Some answers, ready to be written.
 struct Answers {
-    text: Vec<u8>,
+    block: AnswerBlock,
     counts: PredictCounts,
 }
 
-/// Turns scored rows into lines.
+/// Turns scored rows into answers.
 #[derive(Clone)]
 struct AnswerWriter {
     ids: IdColumns,
     answerer: Answerer,
-    rows: OutputRows,
+    rows: AnswerRows,
     bad_rows: BadRows,
 }
 
 impl AnswerWriter {
     fn write(&mut self, scored: &ScoredRows) -> Result<Answers, ScoreError> {
-        let (mut text, mut counts) = (Vec::new(), PredictCounts::default());
+        let (mut block, mut counts) = (self.rows.block(), PredictCounts::default());
         let mut bad = scored.bad.iter().peekable();
         let mut ids = Vec::new();
         let texts = scored.ids.len() / scored.numbers.len().max(1);
         for (index, scores) in scored.rows().enumerate() {
             while let Some(row) = bad.next_if(|row| row.before <= index) {
-                self.write_bad(scored, row, &mut counts, &mut text)?;
+                self.write_bad(scored, row, &mut counts, &mut block)?;
             }
             ids.clear();
             if self.ids.has_file {
@@ -160,13 +167,13 @@ impl AnswerWriter {
             }
             let own = &scored.ids[index * texts..][..texts];
             ids.extend(own.iter().map(|id| IdValue::Text(id)));
-            self.rows.row(&ids, self.answerer.answer(scores), &mut text);
+            self.rows.push(&ids, Ok(self.answerer.answer(scores)), &mut block);
             counts.rows += 1;
         }
         for row in bad {
-            self.write_bad(scored, row, &mut counts, &mut text)?;
+            self.write_bad(scored, row, &mut counts, &mut block)?;
         }
-        Ok(Answers { text, counts })
+        Ok(Answers { block, counts })
     }
 
     fn write_bad(
@@ -174,7 +181,7 @@ impl AnswerWriter {
         scored: &ScoredRows,
         row: &BadRow,
         counts: &mut PredictCounts,
-        text: &mut Vec<u8>,
+        block: &mut AnswerBlock,
     ) -> Result<(), ScoreError> {
         let place = scored.place(row);
         if self.bad_rows == BadRows::Fail {
@@ -193,7 +200,7 @@ impl AnswerWriter {
             // The ids of a bad line are unknown.
             let name = row.name.as_deref().unwrap_or_default();
             ids.resize(self.ids.names.len(), IdValue::Text(name));
-            self.rows.bad_row(&ids, &row.what, text);
+            self.rows.push(&ids, Err(&row.what), block);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use memchr::memchr_iter;
+use paceline_data::DataError;
 use paceline_table::{
     ColumnRole, EncodedRow, Featurizer, RecordFields, Records, RowEncoder, TextFormat,
 };
@@ -13,6 +14,9 @@ use crate::text_rows::{TextFeaturizer, TextRows};
 
 /// What some programs write at the start of UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What may separate the fields of a table.
+const DELIMITERS: [u8; 4] = *b",\t;|";
 
 /// Featurises tables on one thread.
 pub(crate) struct TableFeaturizer {
@@ -26,6 +30,8 @@ pub(crate) struct TableFeaturizer {
 /// How the rows of one file are encoded.
 struct FileColumns {
     source: Arc<str>,
+    /// How its text is written.
+    format: TextFormat,
     encoder: RowEncoder,
     /// Where the columns are that identify a row.
     ids: Vec<usize>,
@@ -40,20 +46,57 @@ impl TableFeaturizer {
     fn columns_of(&mut self, chunk: &TextChunk) -> Result<&FileColumns, ScoreError> {
         let is_known = |known: &FileColumns| Arc::ptr_eq(&known.source, &chunk.source);
         if !self.columns.as_ref().is_some_and(is_known) {
-            let names = match &chunk.header {
-                Some(header) => header_names(header, self.featurizer.format),
-                None => self.names_without_header(chunk),
+            let open = match &chunk.header {
+                Some(header) => self.columns_by_header(header),
+                None => {
+                    let (names, format) =
+                        (self.names_without_header(chunk), self.featurizer.format);
+                    self.encoder(&names).map(|encoder| (names, format, encoder))
+                }
             };
-            let encoder = self
-                .featurizer
-                .encoder_without_label(&names)
-                .map_err(|error| ScoreError::Refused(format!("{}: {error}", chunk.source)))?;
+            let (names, format, encoder) =
+                open.map_err(|what| ScoreError::Refused(format!("{}: {what}", chunk.source)))?;
             let place = |name: &String| names.iter().position(|column| column == name);
             let ids = id_columns(&self.featurizer).iter().filter_map(place).collect();
-            self.columns = Some(FileColumns { source: chunk.source.clone(), encoder, ids });
+            let source = chunk.source.clone();
+            self.columns = Some(FileColumns { source, format, encoder, ids });
         }
         let Some(columns) = &self.columns else { unreachable!("set above") };
         Ok(columns)
+    }
+
+    fn encoder(&self, names: &[String]) -> Result<RowEncoder, String> {
+        self.featurizer.encoder_without_label(names).map_err(|error| match error {
+            DataError::SparseSpec { what, .. } => what,
+            error => error.to_string(),
+        })
+    }
+
+    /// The columns of a file with a header. Its delimiter need not be that of the training files.
+    fn columns_by_header(
+        &self,
+        header: &[u8],
+    ) -> Result<(Vec<String>, TextFormat, RowEncoder), String> {
+        let own = self.featurizer.format;
+        let mut refused = None;
+        for delimiter in [own.delimiter].into_iter().chain(DELIMITERS) {
+            let format = TextFormat { delimiter, ..own };
+            let names = header_names(header, format);
+            match self.encoder(&names) {
+                Ok(encoder) => return Ok((names, format, encoder)),
+                Err(what) => {
+                    let columns = &self.featurizer.columns;
+                    let is_known = |name: &String| columns.iter().any(|c| c.name == *name);
+                    let has_names = names.iter().any(is_known);
+                    let hint = if has_names { "" } else { "; the first row must name the columns" };
+                    // The reason that counts is that of the delimiter which divides the header.
+                    if refused.is_none() || has_names {
+                        refused = Some(format!("{what}{hint}"));
+                    }
+                }
+            }
+        }
+        Err(refused.unwrap_or_default())
     }
 
     /// The names of a file without a header: those of the training files, whose order it has. The
@@ -91,11 +134,11 @@ fn header_names(header: &[u8], format: TextFormat) -> Vec<String> {
 
 impl TextFeaturizer for TableFeaturizer {
     fn featurize(&mut self, chunk: &TextChunk, rows: &mut TextRows<'_>) -> Result<(), ScoreError> {
-        let (format, is_dense) = (self.featurizer.format, self.is_dense);
+        let is_dense = self.is_dense;
         let features = self.featurizer.features();
         let mut row = std::mem::take(&mut self.row);
         let columns = self.columns_of(chunk)?;
-        let mut records = Records::new(&chunk.bytes, format);
+        let mut records = Records::new(&chunk.bytes, columns.format);
         let mut fields = RecordFields::default();
         let (mut line, mut counted) = (chunk.first_line, 0);
         while records.next(&mut fields) {

@@ -98,8 +98,12 @@ impl TextScorer {
         match chunk.fault {
             None => self.featurizer.featurize(&chunk, &mut rows)?,
             Some(ChunkFault::TooLong) => rows.push_bad(chunk.first_line, too_long()),
+            // It may have swallowed any number of rows.
             Some(ChunkFault::OpenQuote) => {
-                rows.push_bad(chunk.first_line, "a quote is not closed".into());
+                return Err(ScoreError::Refused(format!(
+                    "{}, line {}: a quote is not closed before the end of the input; close it",
+                    chunk.source, chunk.first_line
+                )));
             }
         }
         rows.score();

@@ -7,6 +7,7 @@ use paceline_data::sparse::source_files;
 use paceline_data::{DataError, OpenObserver};
 
 use crate::column::{CodeChoice, ColumnChoice, ScaleChoice};
+use crate::infer::PlannedColumn;
 use crate::open::{PlannedTable, TableSpec, plan_columns, plan_table};
 use crate::table_text::TableText;
 
@@ -14,13 +15,13 @@ use crate::table_text::TableText;
 /// comments.
 ///
 /// # Errors
-/// If the first file cannot be read, or no column can be the label.
+/// If the first file cannot be read.
 pub fn describe_table(
     spec: &TableSpec,
     observer: &mut dyn OpenObserver,
 ) -> Result<String, DataError> {
     let files = source_files(&spec.path)?;
-    let table = plan_columns(spec, &files[0], observer)?;
+    let table = plan_columns(spec, &files[0], false, observer)?;
     Ok(section(&spec.path.display().to_string(), &table))
 }
 
@@ -35,7 +36,8 @@ pub fn describe_stream(
     let name = Path::new("standard input");
     let unpacked = paceline_data::unpack::Unpacked::new(source);
     let mut content = unpacked.map_err(DataError::io("read", name))?;
-    let table = plan_table(spec, &TableText::open(name, &mut content, &spec.format)?)?;
+    let text = TableText::open(name, &mut content, &spec.format)?;
+    let table = plan_table(spec, &text, false)?;
     Ok(section("PATH", &table))
 }
 
@@ -59,6 +61,10 @@ fn section(path: &str, table: &PlannedTable) -> String {
                 let _ = writeln!(text, "{setting}");
             }
         }
+    }
+    let is_label = |column: &PlannedColumn| matches!(column.choice, ColumnChoice::Label { .. });
+    if !table.columns.iter().any(is_label) {
+        text += "# No column is clearly the label: to train, declare one of them as \"label\".\n";
     }
     text
 }

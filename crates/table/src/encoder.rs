@@ -47,7 +47,7 @@ struct FieldPlan {
 #[derive(Clone, Debug)]
 enum FieldAction {
     Skip,
-    Label(LabelReader),
+    Label { reader: LabelReader, is_needed: bool },
     Weight,
     Number { first: u32, scale: NumberScale },
     Category { first: u32, codes: CodeTable },
@@ -112,7 +112,10 @@ impl RowEncoder {
             let cross = place(&column.name).unwrap_or(NOT_CROSSED);
             match names.iter().position(|name| *name == column.name) {
                 Some(at) => {
-                    fields[at] = FieldPlan { action: FieldAction::new(&column.role, first), cross };
+                    fields[at] = FieldPlan {
+                        action: FieldAction::new(&column.role, first, needs_label),
+                        cross,
+                    };
                 }
                 None if is_optional && cross == NOT_CROSSED => {}
                 None => return Err(missing_column(&column.name, names)),
@@ -187,9 +190,11 @@ impl RowEncoder {
 }
 
 impl FieldAction {
-    fn new(role: &ColumnRole, first: u32) -> Self {
+    fn new(role: &ColumnRole, first: u32, needs_label: bool) -> Self {
         match role {
-            ColumnRole::Label { classes } => FieldAction::Label(LabelReader::new(classes)),
+            ColumnRole::Label { classes } => {
+                FieldAction::Label { reader: LabelReader::new(classes), is_needed: needs_label }
+            }
             ColumnRole::Weight => FieldAction::Weight,
             ColumnRole::Id | ColumnRole::Ignore => FieldAction::Skip,
             ColumnRole::Number(scale) => FieldAction::Number { first, scale: scale.clone() },
@@ -225,7 +230,9 @@ impl FieldAction {
                 let number = number.map_err(|fault| FieldFault::Number { index, fault })?;
                 scale.push(number, first + 1, row);
             }
-            FieldAction::Label(reader) => {
+            // A row to predict may have an empty field in place of its label.
+            FieldAction::Label { is_needed: false, .. } if field.is_empty() => {}
+            FieldAction::Label { reader, .. } => {
                 row.label = Some(reader.read(field).map_err(|fault| fault.at(index))?);
             }
             FieldAction::Weight => {

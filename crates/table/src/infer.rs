@@ -31,10 +31,12 @@ pub(crate) struct ColumnPlanner<'a> {
     pub(crate) sample: &'a TableSample,
     /// Bits of a hash, unless the job says otherwise.
     pub(crate) bits: u32,
+    /// Whether one column must be the label.
+    pub(crate) needs_label: bool,
 }
 
 impl ColumnPlanner<'_> {
-    /// How every column is used. Exactly one is the label.
+    /// How every column is used. Exactly one is the label, or at most one if none is needed.
     pub(crate) fn plan(&self, specs: &[ColumnSpec]) -> Result<Vec<PlannedColumn>, DataError> {
         let mut declared: Vec<Option<&ColumnSpec>> = vec![None; self.names.len()];
         for spec in specs {
@@ -51,11 +53,14 @@ impl ColumnPlanner<'_> {
             .collect();
         let is_label = |column: &PlannedColumn| matches!(column.choice, ColumnChoice::Label { .. });
         match planned.iter().filter(|column| is_label(column)).count() {
-            0 => {
-                let (place, why) = self.guess_label(&declared)?;
-                planned[place].choice = ColumnChoice::Label { classes: Vec::new() };
-                planned[place].why = Some(why);
-            }
+            0 => match self.guess_label(&declared) {
+                Ok((place, why)) => {
+                    planned[place].choice = ColumnChoice::Label { classes: Vec::new() };
+                    planned[place].why = Some(why);
+                }
+                Err(error) if self.needs_label => return Err(error),
+                Err(_) => {}
+            },
             1 => {}
             _ => return Err(refused("two columns are declared as the label".into())),
         }
@@ -205,7 +210,7 @@ mod tests {
         let (header, rows) = text.split_once('\n').unwrap();
         let names: Vec<String> = header.split(',').map(String::from).collect();
         let sample = TableSample::of_text(rows.as_bytes(), TextFormat::default(), names.len());
-        let planner = ColumnPlanner { names: &names, sample: &sample, bits: 18 };
+        let planner = ColumnPlanner { names: &names, sample: &sample, bits: 18, needs_label: true };
         let specs = specs.iter().map(|(column, choice)| ColumnSpec {
             column: (*column).to_owned(),
             choice: choice.clone(),

@@ -198,7 +198,7 @@ fn learn(
     files: &[PathBuf],
     observer: &mut dyn OpenObserver,
 ) -> Result<Featurizer, DataError> {
-    let planned = plan_columns(spec, &files[0], observer)?;
+    let planned = plan_columns(spec, &files[0], true, observer)?;
     let PlannedTable { format, columns, crosses } = &planned;
     for column in columns {
         if let (ColumnChoice::Label { .. }, Some(why)) = (&column.choice, &column.why) {
@@ -233,19 +233,21 @@ pub(crate) struct PlannedTable {
 pub(crate) fn plan_columns(
     spec: &TableSpec,
     first: &Path,
+    needs_label: bool,
     observer: &mut dyn OpenObserver,
 ) -> Result<PlannedTable, DataError> {
     let mut done = 0;
     let mut text = open_content(first, 0, &mut done, observer)?;
     let mut content = TableContent::of(first, &mut text)?;
     let table = open_table_file(first, &mut content, &spec.format).map_err(interrupted)?;
-    plan_table(spec, &table)
+    plan_table(spec, &table, needs_label)
 }
 
 /// As [`plan_columns`], for a table that is open.
 pub(crate) fn plan_table(
     spec: &TableSpec,
     table: &TableText<'_>,
+    needs_label: bool,
 ) -> Result<PlannedTable, DataError> {
     let (format, names) = (table.format(), table.names());
     let sample = TableSample::of_text(table.first_text(), format, names.len());
@@ -253,7 +255,7 @@ pub(crate) fn plan_table(
         let what = format!("no row has as many fields as there are columns, {}", names.len());
         return Err(DataError::Sparse { path: table.path().into(), what });
     }
-    let planner = ColumnPlanner { names, sample: &sample, bits: spec.bits };
+    let planner = ColumnPlanner { names, sample: &sample, bits: spec.bits, needs_label };
     let columns = planner.plan(&spec.columns)?;
     let crosses = spec.crosses.iter().map(|cross| {
         let places = cross.iter().map(|column| planner.find(column));

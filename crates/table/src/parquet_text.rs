@@ -33,6 +33,8 @@ pub(crate) struct ParquetText {
     columns: Vec<ColumnText>,
     /// Rows of the current group that are not yet read.
     rows_left: usize,
+    /// Rows that were read, of all groups.
+    rows_read: u64,
     /// Text that is not yet taken, from `taken`.
     text: Vec<u8>,
     taken: usize,
@@ -78,7 +80,22 @@ impl ParquetText {
             put_cell(&mut text, column.name().as_bytes());
         }
         text.push(b'\n');
-        Ok(Self { reader, next_group: 0, columns: Vec::new(), rows_left: 0, text, taken: 0 })
+        let (columns, rows_left, rows_read) = (Vec::new(), 0, 0);
+        Ok(Self { reader, next_group: 0, columns, rows_left, rows_read, text, taken: 0 })
+    }
+
+    /// Reads as much of `content`, which has the same bytes, as corresponds to the rows read. So a
+    /// reader that counts progress and wants to stop learns of them.
+    pub(crate) fn metered_by(self, content: &mut dyn Read) -> MeteredParquet<'_> {
+        MeteredParquet { text: self, content, read: 0 }
+    }
+
+    /// The bytes of the file that correspond to the rows read.
+    fn bytes_read(&self) -> u64 {
+        let about = self.reader.metadata();
+        let bytes: i64 = about.row_groups().iter().map(|group| group.compressed_size()).sum();
+        let rows = about.file_metadata().num_rows().max(1) as f64;
+        (bytes.max(0) as f64 * self.rows_read as f64 / rows) as u64
     }
 
     /// Writes the text of the next rows. Returns false at the end.
@@ -97,6 +114,7 @@ impl ParquetText {
         }
         let rows = self.rows_left.min(BATCH_ROWS);
         self.rows_left -= rows;
+        self.rows_read += rows as u64;
         for column in &mut self.columns {
             column.read(rows)?;
         }
@@ -121,6 +139,27 @@ impl Read for ParquetText {
         let count = buffer.len().min(self.text.len() - self.taken);
         buffer[..count].copy_from_slice(&self.text[self.taken..self.taken + count]);
         self.taken += count;
+        Ok(count)
+    }
+}
+
+/// A Parquet file whose progress another reader counts.
+pub(crate) struct MeteredParquet<'c> {
+    pub(crate) text: ParquetText,
+    content: &'c mut dyn Read,
+    /// Bytes that were read of `content`.
+    read: u64,
+}
+
+impl Read for MeteredParquet<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.text.read(buffer)?;
+        let due = self.text.bytes_read().saturating_sub(self.read);
+        if due > 0 || count == 0 {
+            // At the end, the footer, too.
+            let due = if count == 0 { u64::MAX } else { due };
+            self.read += io::copy(&mut (&mut *self.content).take(due), &mut io::sink())?;
+        }
         Ok(count)
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn open_table_file<'s>(
         #[cfg(feature = "parquet")]
         TableContent::Parquet(text) => {
             let format = crate::parquet_text::PARQUET_FORMAT;
-            Ok(TableText::open(path, &mut **text, &format.into())?.counting_rows())
+            Ok(TableText::open(path, text, &format.into())?.counting_rows())
         }
     }
 }
@@ -29,7 +29,7 @@ pub(crate) fn open_table_file<'s>(
 pub(crate) enum TableContent<'c> {
     Text(&'c mut dyn Read),
     #[cfg(feature = "parquet")]
-    Parquet(Box<crate::parquet_text::ParquetText>),
+    Parquet(crate::parquet_text::MeteredParquet<'c>),
 }
 
 impl<'c> TableContent<'c> {
@@ -44,7 +44,10 @@ impl<'c> TableContent<'c> {
             _ => return Ok(TableContent::Text(text)),
         }
         #[cfg(feature = "parquet")]
-        return Ok(TableContent::Parquet(Box::new(crate::parquet_text::ParquetText::open(path)?)));
+        {
+            let parquet = crate::parquet_text::ParquetText::open(path)?;
+            Ok(TableContent::Parquet(parquet.metered_by(text)))
+        }
         #[cfg(not(feature = "parquet"))]
         Err(DataError::Sparse {
             path: path.into(),
@@ -65,7 +68,7 @@ pub fn open_table_stream(path: &Path) -> Result<Box<dyn Read + Send>, DataError>
     match TableContent::of(path, &mut unpacked)? {
         TableContent::Text(_) => {}
         #[cfg(feature = "parquet")]
-        TableContent::Parquet(text) => return Ok(text),
+        TableContent::Parquet(parquet) => return Ok(Box::new(parquet.text)),
     }
     Ok(Box::new(unpacked))
 }
