@@ -23,7 +23,6 @@ pub mod closing_table;
 pub mod commands;
 pub mod data_args;
 mod data_display;
-mod data_shape;
 mod describe_model;
 mod end_limit;
 mod evaluation_table;
