@@ -44,8 +44,8 @@ def paceline(program, work, name, settings):
 def show(name, ours, theirs):
     loss, seconds = ours
     more = 100 * (loss / theirs - 1)
-    print(f"{name}: Paceline {loss:.5f} ({seconds:.2f} s), scikit-learn {theirs:.5f}: {more:+.2f} %",
-          flush=True)
+    figures = f"Paceline {loss:.5f} ({seconds:.2f} s), scikit-learn {theirs:.5f}"
+    print(f"{name}: {figures}: {more:+.2f} %", flush=True)
 
 
 def a9a(program, work, folder):

@@ -140,7 +140,7 @@ fn people(rows: std::ops::Range<u32>) -> (String, Vec<[String; 5]>) {
         let gain = ["0", "NA", "12", "-7.5", "98765.25"][(row * row % 5) as usize].to_owned();
         let hours = format!("{}.{}", row * 13 % 80, row % 10);
         let city = ["Rome", "Split, HR", "", "Oslo", "Ærø"][(row % 5) as usize];
-        let city = if row % 97 == 0 { format!("rare {row}") } else { city.to_owned() };
+        let city = if row.is_multiple_of(97) { format!("rare {row}") } else { city.to_owned() };
         let buys = if (row * 7 % 61 > 30) ^ (row % 5 == 1) { "yes" } else { "no" };
         [age, gain, hours, city, buys.to_owned()]
     };

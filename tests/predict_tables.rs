@@ -179,7 +179,7 @@ fn a_table_with_another_separator_is_read_by_its_header() {
     sandbox.write("short.tsv", "id\tage\nu1\t30\n");
     let printed = sandbox.fails(2, &["predict", "run", "short.tsv"]);
     assert_says(&printed, &["short.tsv: there is no column \"city\"; there are \"id\", \"age\""]);
-    sandbox.write("bare.csv", "u1,30,Rome\n");
+    sandbox.write("bare.csv", "u1,30,Rome\nu2,40,Oslo\n");
     let printed = sandbox.fails(2, &["predict", "run", "bare.csv"]);
     assert_says(&printed, &["bare.csv: there is no column", "the first row must name the columns"]);
 }

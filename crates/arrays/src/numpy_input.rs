@@ -47,7 +47,7 @@ pub fn open_array_inputs(
 ) -> Result<ArrayExamples, DataError> {
     let source = ArraySource::open(path)?;
     let input = input_name(&source, spec)?;
-    let inputs = source.required(&[input.clone()], "data.inputs")?;
+    let inputs = source.required(std::slice::from_ref(&input), "data.inputs")?;
     let labels = match labels {
         ArrayLabels::Unread => None,
         ArrayLabels::File(file) => Some(FileArray::open(file)?),
@@ -56,7 +56,8 @@ pub fn open_array_inputs(
     ArrayExamples::for_model(inputs, labels.as_ref(), spec.form, spec.shape)
 }
 
-/// The name of the array with the inputs: its file's, that of the job, a usual one, or the only one.
+/// The name of the array with the inputs: its file's, that of the job, a usual one, or the only
+/// one.
 fn input_name(source: &ArraySource, spec: &ArrayInputSpec) -> Result<String, DataError> {
     let usual = || INPUT_NAMES.map(String::from).to_vec();
     let names = spec.inputs.clone().map_or_else(usual, |name| vec![name]);

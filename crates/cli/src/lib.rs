@@ -22,7 +22,6 @@ pub mod cli;
 pub mod commands;
 pub mod data_args;
 mod data_display;
-mod data_shape;
 mod describe_model;
 mod end_limit;
 mod evaluation_table;

@@ -17,9 +17,8 @@ use paceline_table::{Featurizer, TableSpec, open_table, table_featurizer};
 
 use crate::Failure;
 use crate::data_display::DataDisplay;
-use crate::data_shape::{DataShape, shape_of};
 use crate::network_check::check_network;
-use paceline_job::{DataKind, ModelKind, Plan, RawJob, ValidationPlan};
+use paceline_job::{DataKind, DataShape, ModelKind, Plan, RawJob, ValidationPlan, shape_of};
 
 /// The shape of the plan's data. Reads as little of the data as possible.
 pub(crate) fn data_shape(

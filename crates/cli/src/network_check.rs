@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use paceline_job::{ModelKind, NetworkPlan, Plan, RawJob};
+use paceline_job::{DataShape, ModelKind, NetworkPlan, Plan, RawJob};
 use paceline_model::{Architecture, memory_text};
 use paceline_observe::container::Container;
 use paceline_observe::machine::Machine;
 
 use crate::Failure;
-use crate::data_shape::DataShape;
 
 /// The memory that a network needs in each worker, in bytes. Optimizer and exchange need more.
 pub(crate) struct NetworkMemory {

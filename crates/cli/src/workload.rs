@@ -5,8 +5,7 @@ use std::sync::Arc;
 use paceline_engine::{ModelSizing, ModelSource, Shuffle, TrainError, TrainingData, Workload};
 use paceline_model::{Logistic, Model, Network, Softmax};
 
-use crate::data_shape::{DataShape, shape_of};
-use paceline_job::{DataKind, ModelKind, NetworkPlan, Plan};
+use paceline_job::{DataKind, DataShape, ModelKind, NetworkPlan, Plan, shape_of};
 
 /// The workload of a plan.
 pub(crate) fn build_workload(plan: &Plan, data: TrainingData) -> Workload {

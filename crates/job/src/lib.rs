@@ -33,6 +33,8 @@ mod column_keys;
 mod column_path;
 mod columns;
 mod condition;
+mod data_shape;
+mod describe_model;
 mod finding;
 mod key_spec;
 mod layer_keys;
@@ -52,6 +54,7 @@ mod take_value;
 mod value;
 
 pub use cells::CellJob;
+pub use data_shape::{DataShape, shape_of};
 pub use network_plan::NetworkPlan;
 pub use plan::{ClusterPlan, DataKind, DataPlan, ModelKind, Plan, ValidationPlan};
 pub use problem::{Problem, Problems, SettingOrigin};

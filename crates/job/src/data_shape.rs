@@ -4,26 +4,27 @@ use paceline_engine::TrainingData;
 
 /// The shape of the data, which determines the size of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DataShape {
+pub struct DataShape {
     /// Channels, rows and columns of an example.
-    pub(crate) planes: [usize; 3],
+    pub planes: [usize; 3],
     /// Number of classes.
-    pub(crate) classes: usize,
+    pub classes: usize,
 }
 
 impl DataShape {
     /// Number of values of an example.
-    pub(crate) fn inputs(&self) -> usize {
+    pub fn inputs(&self) -> usize {
         self.planes.iter().product()
     }
 
-    pub(crate) fn of_rows(features: usize) -> Self {
+    /// The shape of sparse rows.
+    pub fn of_rows(features: usize) -> Self {
         Self { planes: [1, 1, features], classes: 2 }
     }
 }
 
 /// The shape of loaded data.
-pub(crate) fn shape_of(data: &TrainingData) -> DataShape {
+pub fn shape_of(data: &TrainingData) -> DataShape {
     match data {
         TrainingData::Images(set) => DataShape {
             planes: [1, set.train.rows(), set.train.cols()],
