@@ -39,7 +39,7 @@ impl RosterRun {
         let config = ServerConfig {
             rejoin_ms: 60_000,
             stall_ms: 600_000,
-            roster: RosterConfig { processes: processes as usize, join_info },
+            roster: RosterConfig { processes: processes as usize, join_info, ..Default::default() },
             ..ServerConfig::new(ModeConfig::Async, 4, 4)
         };
         Self { test: TestServer::dense(config), incarnation: 0 }
@@ -187,6 +187,18 @@ fn a_spare_waits_and_takes_over_from_a_dead_process_at_once() {
     run.die(9);
     run.after(100);
     assert_eq!(run.offers(12), [1]);
+}
+
+#[test]
+fn a_lost_slot_goes_to_another_process_at_once_if_lost_processes_do_not_return() {
+    let mut run = RosterRun::with(4);
+    run.test.server.config.roster.reassigns_at_once = true;
+    // A process that is still on the roster may connect again.
+    run.test.close(slot_conn(2, 1), "cut");
+    run.after(900);
+    assert_eq!([1, 3, 4].map(|process| run.offers(process).len()), [0, 0, 0]);
+    run.test.close(roster_conn(2), "gone");
+    assert_eq!(run.offers(3), [1]);
 }
 
 #[test]
