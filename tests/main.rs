@@ -16,6 +16,7 @@ mod cluster;
 mod data;
 mod default_models;
 mod defaults;
+mod deploy;
 mod disk;
 mod divergence;
 mod docs;
