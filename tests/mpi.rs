@@ -36,8 +36,8 @@ fn three_processes_of_mpirun_train_one_run_in_every_mode() {
 fn a_signal_to_mpirun_ends_every_process_with_a_checkpoint() {
     let sandbox = Sandbox::new();
     let settings = [ENDLESS, "checkpoint.every_seconds=600"];
-    // Open MPI kills its processes a second after the signal unless it is asked to wait longer, which
-    // it then does in any case.
+    // Open MPI kills its processes a second after the signal unless it is asked to wait longer,
+    // which it then does in any case.
     let mut command = mpirun(&sandbox, 3);
     command.args(["--mca", "odls_base_sigkill_timeout", "5"]);
     train(&mut command, "sync", &settings);

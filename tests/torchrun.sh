@@ -1,7 +1,7 @@
 #!/bin/sh
-# Trains one run with three processes of a real torchrun, in each mode, and compares `sync` and `mirrored`
-# with a run on this machine alone. PyTorch is too large for the automatic tests, which set its variables
-# instead (tests/placed.rs).
+# Trains one run with three processes of a real torchrun, in each mode, and compares `sync` and
+# `mirrored` with a run on this machine alone. PyTorch is too large for the automatic tests, which
+# set its variables instead (tests/placed.rs).
 #
 #     tests/torchrun.sh target/release/paceline path/to/torchrun
 set -eu
@@ -10,11 +10,12 @@ torchrun=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
-small="--set data.train_examples=600 --set data.test_examples=100 --set train.stop.steps=60 --quiet"
+small="--quiet --set data.train_examples=600 --set data.test_examples=100"
+small="$small --set train.stop.steps=60"
 for mode in async sync bounded mirrored; do
     # shellcheck disable=SC2086
-    "$torchrun" --nproc-per-node 3 --rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-id "$mode" \
-        --no-python "$paceline" train $small --set cluster.mode="$mode"
+    "$torchrun" --nproc-per-node 3 --rdzv-backend c10d --rdzv-endpoint localhost:0 \
+        --rdzv-id "$mode" --no-python "$paceline" train $small --set cluster.mode="$mode"
     placed="runs/digits-softmax-torchrun-$mode"
     grep -q '"workers": 3' "$placed/summary.json"
     case $mode in

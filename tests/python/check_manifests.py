@@ -1,4 +1,4 @@
-"""Checks manifests against a schema: check_manifests.py SCHEMA MANIFESTS. Prints their kinds as JSON."""
+"""Checks manifests against a schema, and prints them: check_manifests.py SCHEMA MANIFESTS."""
 
 import json
 import sys

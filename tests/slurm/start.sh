@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts Slurm with three nodes on this machine: n1, n2 and n3. Prints "ready" when they are idle, and
-# ends all of it, with its jobs, when standard input closes. Needs Debian's slurm-wlm, and no privileges.
+# Starts Slurm with three nodes on this machine: n1, n2 and n3. Prints "ready" when they are idle,
+# and ends all of it, with its jobs, when standard input closes. Needs Debian's slurm-wlm.
 #
 #     start.sh DIR CONTROLLER_PORT PORT_OF_N1 PORT_OF_N2 PORT_OF_N3
 #

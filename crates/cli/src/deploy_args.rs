@@ -1,6 +1,7 @@
 //! The command line of `deploy`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use paceline_place::ManifestKind;
 
 use crate::job_args::JobArgs;
 
@@ -23,9 +24,9 @@ pub struct KubernetesArgs {
     /// Number of servers [default: none, for mode mirrored]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub servers: usize,
-    /// Kind of job
-    #[arg(long, default_value = "jobset")]
-    pub kind: KindName,
+    /// Kind of job: jobset, trainjob (Kubeflow Trainer) or tfjob (Kubeflow's training operator)
+    #[arg(long, default_value = "jobset", value_parser = ManifestKind::parse)]
+    pub kind: ManifestKind,
     /// Name of all objects [default: that of the job]
     #[arg(long)]
     pub name: Option<String>,
@@ -41,15 +42,4 @@ pub struct KubernetesArgs {
     /// Size of a volume for the run directory, which all pods mount [default: none]
     #[arg(long, value_name = "SIZE")]
     pub volume: Option<String>,
-}
-
-/// The kinds of jobs by name.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum KindName {
-    /// JobSet
-    Jobset,
-    /// Kubeflow Trainer, version 2
-    Trainjob,
-    /// Kubeflow's training operator, version 1
-    Tfjob,
 }

@@ -20,8 +20,8 @@ use crate::launch::{TrainHooks, launch_settings, read_summary};
 use crate::progress::Progress;
 use crate::stop_source::StopSource;
 use crate::task::{TaskStart, run_task};
-use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, has_finished, resume_line};
-use paceline_job::{Plan, RawJob};
+use crate::train_options::{FinishedRun, TrainOptions, has_finished, resume_line};
+use paceline_job::{EarlierRun, Plan, RawJob};
 
 /// Where the command line and the environment place this process.
 pub(crate) fn find_placement(flags: &PlaceFlags) -> Result<Placement, Failure> {
@@ -194,11 +194,11 @@ impl<'a> PlacedProcess<'a> {
                 AgreedRun { dir: dir.clone(), checkpoint: step, is_finished: false }
             }
             (None, Some(dir)) if self.options.run_dir.is_some() => {
-                let found = FoundRun::read(&dir, self.job);
+                let found = EarlierRun::read(&dir, self.job, has_finished(&dir));
                 let checkpoint = found.checkpoint.filter(|_| !found.is_over);
                 AgreedRun { dir, checkpoint, is_finished: found.is_over && found.is_same }
             }
-            (None, Some(dir)) => self.own_or_free(&dir),
+            (None, Some(dir)) => EarlierRun::own_or_free(&dir, self.job, has_finished),
             (None, None) => {
                 let dir = RunDir::create_in_runs(&self.plan.name)?.path().to_owned();
                 AgreedRun { dir, checkpoint: None, is_finished: false }
@@ -215,48 +215,6 @@ impl<'a> PlacedProcess<'a> {
         }
         RunDir::prepare(&start.dir)?.write_new(files::JOB, self.job.explain().as_bytes())?;
         Ok(start)
-    }
-
-    /// The run of this job in this directory, or in one with a number behind its name, if there is
-    /// one that is finished or can continue. Otherwise a new one in the first that is free: the
-    /// scheduler's job may train several.
-    fn own_or_free(&self, dir: &Path) -> AgreedRun {
-        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let numbered = (2..).map(|number: u32| dir.with_file_name(format!("{name}-{number}")));
-        for dir in std::iter::once(dir.to_owned()).chain(numbered) {
-            if !dir.join(files::JOB).exists() {
-                return AgreedRun { dir, checkpoint: None, is_finished: false };
-            }
-            let FoundRun { is_same, is_over, checkpoint } = FoundRun::read(&dir, self.job);
-            if is_same && (is_over || checkpoint.is_some()) {
-                let checkpoint = checkpoint.filter(|_| !is_over);
-                return AgreedRun { dir, checkpoint, is_finished: is_over };
-            }
-        }
-        unreachable!("some number is free")
-    }
-}
-
-/// What a directory holds of a run.
-struct FoundRun {
-    /// The run is of the same job.
-    is_same: bool,
-    /// The run has ended by itself. One that was interrupted has not.
-    is_over: bool,
-    /// The step of its newest complete checkpoint.
-    checkpoint: Option<u64>,
-}
-
-impl FoundRun {
-    fn read(dir: &Path, job: &RawJob) -> Self {
-        let earlier = RawJob::read(&dir.join(files::JOB));
-        let checkpoints = checkpoint_dir(dir);
-        let mut steps = checkpoints.steps().into_iter();
-        Self {
-            is_same: earlier.is_ok_and(|earlier| job.is_same_as(&earlier)),
-            is_over: RunDir::prepare(dir).is_ok_and(|run| has_finished(&run)),
-            checkpoint: steps.find(|&step| checkpoints.is_complete(step)),
-        }
     }
 }
 

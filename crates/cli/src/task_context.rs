@@ -292,7 +292,7 @@ impl TaskContext for ProgramContext {
 
     fn is_run_over(&self) -> bool {
         // A run that was interrupted is started again.
-        has_finished(&self.run)
+        has_finished(self.run.path())
     }
 
     fn reopen_run(&self) -> Result<(), TrainError> {

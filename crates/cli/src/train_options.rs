@@ -107,8 +107,8 @@ impl FinishedRun {
 }
 
 /// Whether the run in this directory has ended by itself. One that was interrupted has not.
-pub(crate) fn has_finished(run: &RunDir) -> bool {
-    let summary = std::fs::read(run.path().join(files::SUMMARY)).unwrap_or_default();
+pub(crate) fn has_finished(run: &Path) -> bool {
+    let summary = std::fs::read(run.join(files::SUMMARY)).unwrap_or_default();
     let summary: Result<Summary, _> = serde_json::from_slice(&summary);
     summary.is_ok_and(|summary| summary.stop_reason != "interrupted")
 }

@@ -33,6 +33,7 @@ mod column_keys;
 mod column_path;
 mod columns;
 mod condition;
+mod earlier_run;
 mod finding;
 mod key_spec;
 mod layer_keys;
@@ -52,6 +53,7 @@ mod take_value;
 mod value;
 
 pub use cells::CellJob;
+pub use earlier_run::EarlierRun;
 pub use network_plan::NetworkPlan;
 pub use plan::{ClusterPlan, DataKind, DataPlan, ModelKind, Plan, ValidationPlan};
 pub use problem::{Problem, Problems, SettingOrigin};

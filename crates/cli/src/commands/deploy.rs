@@ -3,12 +3,12 @@
 use std::fs;
 
 use paceline_job::RawJob;
-use paceline_place::{KubernetesJob, ManifestKind};
+use paceline_place::KubernetesJob;
 
 use super::output::print;
 use super::read_job::read_job;
 use crate::Failure;
-use crate::deploy_args::{DeployCommand, KindName, KubernetesArgs};
+use crate::deploy_args::{DeployCommand, KubernetesArgs};
 
 /// Prints manifests.
 pub(super) fn deploy(command: DeployCommand) -> Result<(), Failure> {
@@ -18,14 +18,9 @@ pub(super) fn deploy(command: DeployCommand) -> Result<(), Failure> {
         Some(path) => fs::read_to_string(path).map_err(Failure::at("read", path))?,
         None => RawJob::built_in().explain(),
     };
-    let kind = match args.kind {
-        KindName::Jobset => ManifestKind::JobSet,
-        KindName::Trainjob => ManifestKind::TrainJob,
-        KindName::Tfjob => ManifestKind::TfJob,
-    };
     let KubernetesArgs { workers, servers, image, cpus, memory, volume, .. } = args;
     let name = args.name.unwrap_or_else(|| plan.name.to_lowercase().replace(['_', '.'], "-"));
     let settings = args.job.settings;
     let job = KubernetesJob { name, image, workers, servers, job, settings, cpus, memory, volume };
-    print(&job.manifests(kind)?)
+    print(&job.manifests(args.kind)?)
 }

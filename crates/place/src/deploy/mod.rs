@@ -1,7 +1,7 @@
 //! Manifests that run a job on Kubernetes.
 //!
-//! A manifest is made for one of three kinds of jobs, each of which tells its containers their place
-//! in its own way: a JobSet (`JOB_COMPLETION_INDEX`), a TrainJob of Kubeflow Trainer (`PET_*`) and a
+//! A manifest is made for one of three kinds of jobs, each of which says a container its place in
+//! its own way: a JobSet (`JOB_COMPLETION_INDEX`), a TrainJob of Kubeflow Trainer (`PET_*`) and a
 //! TFJob of Kubeflow's training operator (`TF_CONFIG`). Beside it there are the job file, the run's
 //! secret, a service for the metrics and, if asked for, a volume for the run directory.
 
@@ -33,6 +33,18 @@ pub enum ManifestKind {
     TrainJob,
     /// A TFJob of Kubeflow's training operator, version 1.
     TfJob,
+}
+
+impl ManifestKind {
+    /// The kind of this name: `jobset`, `trainjob` or `tfjob`.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "jobset" => Ok(ManifestKind::JobSet),
+            "trainjob" => Ok(ManifestKind::TrainJob),
+            "tfjob" => Ok(ManifestKind::TfJob),
+            _ => Err("it must be jobset, trainjob or tfjob".into()),
+        }
+    }
 }
 
 /// A job for Kubernetes.
