@@ -7,11 +7,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    ProcessOutput, RunFolder, RunningProcess, SMALL_DATA, Sandbox, assert_says, free_ports,
-    wait_until,
+    ProcessOutput, RunningProcess, SMALL_DATA, Sandbox, assert_says, free_ports, wait_until,
 };
 
-/// What `torchrun --nproc-per-node SIZE --rdzv-id ID` sets for the process of a rank.
+/// All that `torchrun --nproc-per-node SIZE --rdzv-id ID` of PyTorch 2.15 sets for the process of a
+/// rank. `tests/torchrun.sh` starts a real one.
 fn torchrun(rank: usize, size: usize, id: &str, port: u16) -> Vec<(String, String)> {
     let (rank, size) = (rank.to_string(), size.to_string());
     let port = port.to_string();
@@ -30,6 +30,8 @@ fn torchrun(rank: usize, size: usize, id: &str, port: u16) -> Vec<(String, Strin
         ("TORCHELASTIC_RESTART_COUNT", "0"),
         ("TORCHELASTIC_MAX_RESTARTS", "3"),
         ("TORCHELASTIC_RUN_ID", id),
+        ("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"),
+        ("TORCHELASTIC_ERROR_FILE", "/tmp/torchelastic/attempt_0/error.json"),
         ("TORCHELASTIC_USE_AGENT_STORE", "True"),
         ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         ("OMP_NUM_THREADS", "1"),
@@ -66,13 +68,6 @@ fn all_end_well(processes: Vec<RunningProcess>) -> Vec<ProcessOutput> {
     ended.collect()
 }
 
-/// The only run under `runs/`.
-#[track_caller]
-fn only_run(sandbox: &Sandbox) -> RunFolder {
-    let [run] = <[RunFolder; 1]>::try_from(sandbox.runs()).ok().expect("one run");
-    run
-}
-
 const STOP: &str = "train.stop={steps=60}";
 
 #[test]
@@ -91,7 +86,7 @@ fn three_processes_of_torchrun_train_one_run_to_the_bits_of_a_local_one() {
             start(&mut process(&sandbox, "train", torchrun(rank, 3, "job-5", port), &settings))
         };
         let outputs = all_end_well([2, 0, 1].map(start_rank).into());
-        let run = only_run(&sandbox);
+        let run = sandbox.only_run();
         assert!(run.str().ends_with("runs/digits-softmax-torchrun-job-5"), "{}", run.str());
         assert_eq!(run.model(), local.model(), "{mode}");
         assert_eq!(run.summary()["workers"], 3);
@@ -114,10 +109,10 @@ fn processes_without_a_common_directory_meet_at_the_address_of_rank_0() {
         start(command.env("PACELINE_TOKEN", "a secret of the user"))
     };
     all_end_well([0, 1].map(start_rank).into());
-    let folders = |rank: usize| only_run(&sandboxes[rank]).path;
+    let folders = |rank: usize| sandboxes[rank].only_run().path;
     assert!(folders(0).join("worker_0").is_dir() && folders(0).join("ps_0").is_dir());
     assert!(folders(1).join("worker_1").is_dir() && !folders(1).join("worker_0").exists());
-    assert_eq!(only_run(&sandboxes[0]).summary()["global_steps"], 60);
+    assert_eq!(sandboxes[0].only_run().summary()["global_steps"], 60);
 }
 
 #[test]
@@ -143,7 +138,7 @@ fn a_process_with_another_job_is_refused_within_a_second_and_the_key_is_named() 
         start(&mut process(&sandbox, "train", variables, &["cluster.mode=sync", batch]))
     };
     let mut first = start_rank(0, "train.batch=10");
-    first.wait_for("waiting for worker:1 (rank 1), not connected");
+    first.wait_for("waiting for worker:1 (rank 1), never connected");
     let started = Instant::now();
     let output = start_rank(1, "train.batch=20").finish_task();
     let took = started.elapsed();
@@ -154,6 +149,27 @@ fn a_process_with_another_job_is_refused_within_a_second_and_the_key_is_named() 
     first.signal("TERM");
     let output = first.finish_task();
     assert_eq!(output.code, Some(143), "{output:?}");
+}
+
+#[test]
+fn a_process_with_another_secret_is_refused_within_a_second_on_both_sides() {
+    let [port] = free_ports();
+    let sandboxes = [Sandbox::new(), Sandbox::new()];
+    let start_rank = |rank: usize, secret: &str| {
+        let variables = torchrun(rank, 2, "apart", port);
+        let mut command = process(&sandboxes[rank], "train", variables, &["cluster.mode=sync"]);
+        start(command.env("PACELINE_TOKEN", secret))
+    };
+    let mut first = start_rank(0, "one secret");
+    first.wait_for("waiting for worker:1 (rank 1), never connected");
+    let started = Instant::now();
+    let output = start_rank(1, "another secret").finish_task();
+    let took = started.elapsed();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    let address = format!("rank 0 at localhost:{}", port + 1);
+    assert_says(&output.stderr, &["rank 1 on host", &address, "different secrets"]);
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    first.wait_for("refused: a process at 127.0.0.1, which has another secret");
 }
 
 #[test]
@@ -230,15 +246,11 @@ fn a_run_that_was_killed_continues_when_its_launcher_starts_it_again() {
         start(&mut command)
     };
     let killed = [0, 1].map(|rank| start_rank(rank, "0", Some(("PACELINE_TEST_SLOW", "*:300"))));
-    let run = sandbox.path("runs/digits-softmax-torchrun-again");
-    let checkpoint = || {
-        let entries = std::fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).any(|path| path.join("manifest.json").exists())
-    };
-    assert!(wait_until(checkpoint), "no checkpoint");
+    let run = sandbox.run_folder("runs/digits-softmax-torchrun-again");
+    assert!(wait_until(|| run.has_checkpoint()), "no checkpoint");
     killed.iter().for_each(|process| process.signal("KILL"));
     killed.into_iter().for_each(|process| drop(process.finish_task()));
     let outputs = all_end_well([0, 1].map(|rank| start_rank(rank, "1", None)).into());
     assert_says(&outputs[0].stderr, &["resuming from the checkpoint of step"]);
-    assert_eq!(only_run(&sandbox).model(), whole.model());
+    assert_eq!(sandbox.only_run().model(), whole.model());
 }

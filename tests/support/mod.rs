@@ -11,19 +11,21 @@ mod python;
 mod run_folder;
 mod sandbox;
 mod settings;
+mod slurm;
 mod tf_config;
 mod wait;
 
 pub(crate) use files::{tree, workspace};
 pub(crate) use manual_run::ManualRun;
 pub(crate) use process::{
-    ProcessOutput, RunningProcess, environment, finish, processes_of, signal, signal_to, start,
-    task_process,
+    ProcessOutput, RunningProcess, environment, finish, processes_in, processes_of, signal,
+    signal_to, start, task_process,
 };
 pub(crate) use python::{events, points, python, python_command, python_json};
 pub(crate) use run_folder::RunFolder;
 pub(crate) use sandbox::{IDX_FILES, PACELINE, Sandbox};
 pub(crate) use settings::{ENDLESS, SHARED_MODES, SMALL, SMALL_DATA};
+pub(crate) use slurm::{Slurm, ends_with, mpirun};
 pub(crate) use tf_config::{cluster_of, free_ports, tf_config};
 pub(crate) use wait::{wait_until, within};
 

@@ -229,6 +229,15 @@ pub(crate) fn processes_of(path: &Path) -> Vec<u32> {
     all_processes().filter(has_it).collect()
 }
 
+/// The processes of a program that run in this directory.
+pub(crate) fn processes_in(dir: &Path, program: &Path) -> Vec<u32> {
+    let is_link_to = |pid: u32, name: &str, path: &Path| {
+        fs::read_link(format!("/proc/{pid}/{name}")).is_ok_and(|target| target == path)
+    };
+    let runs = |pid: &u32| is_link_to(*pid, "cwd", dir) && is_link_to(*pid, "exe", program);
+    all_processes().filter(runs).collect()
+}
+
 /// The process of a task, such as `worker:1`, of the run in this directory.
 pub(crate) fn task_process(run: &Path, task: &str) -> Option<u32> {
     processes_of(run).into_iter().find(|&pid| {

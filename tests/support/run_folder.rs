@@ -26,6 +26,12 @@ impl RunFolder {
         serde_json::from_slice(&fs::read(self.file("summary.json")).unwrap()).unwrap()
     }
 
+    /// Whether the run has a complete checkpoint.
+    pub(crate) fn has_checkpoint(&self) -> bool {
+        let entries = fs::read_dir(self.file("checkpoints")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).any(|path| path.join("manifest.json").exists())
+    }
+
     pub(crate) fn model(&self) -> Vec<u8> {
         fs::read(self.file("model.safetensors")).unwrap()
     }

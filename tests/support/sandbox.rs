@@ -149,6 +149,15 @@ impl Sandbox {
         paths.into_iter().map(|path| RunFolder { path }).collect()
     }
 
+    /// The only run under `runs/`.
+    #[track_caller]
+    pub(crate) fn only_run(&self) -> RunFolder {
+        let runs = self.runs();
+        let names: Vec<_> = runs.iter().map(RunFolder::str).collect();
+        assert_eq!(runs.len(), 1, "{names:?}");
+        self.runs().remove(0)
+    }
+
     /// Writes an IDX data set of `train` and `test` images of 3 x 2 pixels into `name`.
     pub(crate) fn idx_set(&self, name: &str, train: usize, test: usize) -> PathBuf {
         let dir = self.path(name);

@@ -19,6 +19,8 @@ const NEEDS: &[SystemNeed] = &[
     },
     SystemNeed { package: "chromium", is_there: || succeeds("chromium", &["--version"]) },
     SystemNeed { package: "npm", is_there: || succeeds("npm", &["--version"]) },
+    SystemNeed { package: "slurm-wlm", is_there: || succeeds("slurmctld", &["-V"]) },
+    SystemNeed { package: "openmpi-bin", is_there: || succeeds("mpirun", &["--version"]) },
     SystemNeed {
         package: "dataset-fashion-mnist",
         is_there: || Path::new("/usr/share/datasets/fashion-mnist").is_dir(),

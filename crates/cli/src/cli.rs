@@ -7,6 +7,8 @@ use paceline_place::PlaceFlags;
 
 use crate::bench_args::BenchCommand;
 use crate::data_args::DataCommand;
+use crate::deploy_args::DeployCommand;
+use crate::job_args::JobArgs;
 use crate::predict_args::{EvaluateArgs, ExportArgs, PredictArgs};
 
 /// Trains models by stochastic gradient descent on one machine or many, and reports where the
@@ -113,6 +115,15 @@ pub enum Command {
         The graph has what ONNX can express of the model's input, such as the scaling of pixels. \
         The command says what the graph takes, and what is left to the caller.")]
     Export(ExportArgs),
+    /// Print what other systems need to run a job
+    #[command(after_help = "Example:\n  \
+        paceline deploy kubernetes job.toml --workers 8 --servers 2 > manifests.yaml\n  \
+        kubectl apply -f manifests.yaml")]
+    Deploy {
+        /// The system.
+        #[command(subcommand)]
+        command: DeployCommand,
+    },
     /// List, fetch or generate the data sets that jobs can name
     Data {
         /// The command.
@@ -142,17 +153,6 @@ pub enum Command {
         #[command(subcommand)]
         command: BenchCommand,
     },
-}
-
-/// The job and the settings that change it.
-#[derive(Args, Clone, Debug, Default)]
-pub struct JobArgs {
-    /// Job file [default: the built-in job]
-    #[arg(value_name = "JOB.toml")]
-    pub file: Option<PathBuf>,
-    /// Set a key of the job; the value is TOML, and a bare word is text
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub settings: Vec<String>,
 }
 
 /// Arguments of `explain`.

@@ -245,6 +245,7 @@ fn join_place(info: &JoinInfo, token: Vec<u8>) -> TaskPlace {
         servers: info.servers.clone(),
         workers: Vec::new(),
         token,
+        is_not_restarted: false,
     }
 }
 

@@ -20,7 +20,9 @@ use crate::progress::write_line;
 use crate::start_file::open_start;
 use crate::stop_source::StopSource;
 use crate::test_hooks::BARE_VARIABLE;
-use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
+use crate::train_options::{
+    FinishedRun, NOT_RESTARTED_VARIABLE, TrainOptions, checkpoint_dir, resume_line,
+};
 use paceline_job::{Plan, RawJob};
 
 /// Starts all tasks of the plan on this machine and waits for their end.
@@ -58,6 +60,7 @@ pub fn launch(
         from: checkpoint.map(|checkpoint| checkpoint.manifest.info.step),
         has_servers: plan.cluster.mode != Mode::Mirrored,
         has_own_task_ended: AtomicBool::new(false),
+        is_not_restarted: false,
     };
     let mut launched = LaunchedRun::start(launch_settings(plan), hosts.as_ref(), &hooks)?;
     let servers = launched.servers();
@@ -100,6 +103,8 @@ pub(crate) struct TrainHooks<'a> {
     pub(crate) has_servers: bool,
     /// The process's own task of the run has ended.
     pub(crate) has_own_task_ended: AtomicBool,
+    /// The launcher that started this process does not start lost workers again.
+    pub(crate) is_not_restarted: bool,
 }
 
 impl TrainHooks<'_> {
@@ -128,6 +133,9 @@ impl LaunchHooks for TrainHooks<'_> {
             .args(self.options.quiet.then_some("--quiet"));
         if self.options.bare {
             command.env(BARE_VARIABLE, "1");
+        }
+        if self.is_not_restarted {
+            command.env(NOT_RESTARTED_VARIABLE, "1");
         }
     }
 

@@ -20,8 +20,8 @@ use crate::launch::{TrainHooks, launch_settings, read_summary};
 use crate::progress::Progress;
 use crate::stop_source::StopSource;
 use crate::task::{TaskStart, run_task};
-use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
-use paceline_job::{Plan, RawJob};
+use crate::train_options::{FinishedRun, TrainOptions, has_finished, resume_line};
+use paceline_job::{EarlierRun, Plan, RawJob};
 
 /// Where the command line and the environment place this process.
 pub(crate) fn find_placement(flags: &PlaceFlags) -> Result<Placement, Failure> {
@@ -87,7 +87,35 @@ impl<'a> PlacedProcess<'a> {
         drop(hooks);
         let missing = || Failure::Usage("rank 0 did not say where the run is".into());
         let start = meeting.run.take().ok_or_else(missing)?;
-        self.take_part(meeting, &start, activity, stop)
+        if start.is_finished {
+            return self.show_finished(&start.dir);
+        }
+        let took_part = self.take_part(meeting, &start, activity, stop.clone());
+        match (took_part, stop.signal()) {
+            (Ok(None), Some(signal)) => {
+                let why = format!("; rank {} has left the run", self.place.rank);
+                Err(Failure::Unfinished { signal, why })
+            }
+            // The others were asked to end too, and some have ended before this process.
+            (Err(Failure::Lost(text)), Some(signal)) => {
+                Err(Failure::Unfinished { signal, why: format!(": {text}") })
+            }
+            (took_part, _) => took_part,
+        }
+    }
+
+    /// The result of a run that was finished before. Only rank 0 has it.
+    fn show_finished(&self, dir: &Path) -> Result<Option<FinishedRun>, Failure> {
+        if self.place.rank != 0 {
+            return Ok(None);
+        }
+        self.options.say(&format!(
+            "the run in {} is finished and is not trained again; to train anew, name another \
+             directory with --run-dir",
+            dir.display()
+        ));
+        let summary = read_summary(&RunDir::prepare(dir)?)?;
+        Ok(Some(FinishedRun { run: dir.to_owned(), summary, signal: None }))
     }
 
     /// Runs this process's servers and its own task until the run is over.
@@ -114,6 +142,7 @@ impl<'a> PlacedProcess<'a> {
             from: start.checkpoint,
             has_servers: true,
             has_own_task_ended: AtomicBool::new(false),
+            is_not_restarted: true,
         };
         let mut hosted = None;
         if !meeting.servers.is_empty() {
@@ -123,7 +152,8 @@ impl<'a> PlacedProcess<'a> {
             hosted = Some(LaunchedRun::host(settings, &mut meeting, &hooks)?);
         }
         let Meeting { cluster, listener, token, .. } = meeting;
-        let task = TaskStart { cluster, token: token.into_bytes(), listener, activity };
+        let token = token.into_bytes();
+        let task = TaskStart { cluster, token, listener, activity, is_not_restarted: true };
         thread::scope(|scope| {
             let hosted = hosted.map(|mut hosted| scope.spawn(move || hosted.wait()));
             let trained = run_task(self.job, self.plan, task, &options, stop);
@@ -161,17 +191,22 @@ impl<'a> PlacedProcess<'a> {
             (Some(dir), _) => {
                 let checkpoint = self.options.checkpoint()?;
                 let step = checkpoint.map(|checkpoint| checkpoint.manifest.info.step);
-                AgreedRun { dir: dir.clone(), checkpoint: step }
+                AgreedRun { dir: dir.clone(), checkpoint: step, is_finished: false }
             }
             (None, Some(dir)) if self.options.run_dir.is_some() => {
-                AgreedRun { checkpoint: unfinished_step(&dir), dir }
+                let found = EarlierRun::read(&dir, self.job, has_finished(&dir));
+                let checkpoint = found.checkpoint.filter(|_| !found.is_over);
+                AgreedRun { dir, checkpoint, is_finished: found.is_over && found.is_same }
             }
-            (None, Some(dir)) => free_or_unfinished(&dir),
+            (None, Some(dir)) => EarlierRun::own_or_free(&dir, self.job, has_finished),
             (None, None) => {
                 let dir = RunDir::create_in_runs(&self.plan.name)?.path().to_owned();
-                AgreedRun { dir, checkpoint: None }
+                AgreedRun { dir, checkpoint: None, is_finished: false }
             }
         };
+        if start.is_finished {
+            return Ok(start);
+        }
         if let Some(step) = start.checkpoint {
             let resume = Some(start.dir.clone());
             let options = TrainOptions { resume, checkpoint: Some(step), ..self.options.clone() };
@@ -181,33 +216,6 @@ impl<'a> PlacedProcess<'a> {
         RunDir::prepare(&start.dir)?.write_new(files::JOB, self.job.explain().as_bytes())?;
         Ok(start)
     }
-}
-
-/// The newest complete checkpoint of a run that was interrupted or died.
-fn unfinished_step(dir: &Path) -> Option<u64> {
-    let run = RunDir::prepare(dir).ok()?;
-    let is_over = run.has_ended()
-        && read_summary(&run).is_ok_and(|summary| summary.stop_reason != "interrupted");
-    let checkpoints = checkpoint_dir(dir);
-    let newest = checkpoints.steps().into_iter().find(|&step| checkpoints.is_complete(step));
-    newest.filter(|_| !is_over)
-}
-
-/// The run in this directory, if it can continue, or a new one there or in a directory with a
-/// number behind its name: a scheduler's job may train more than once.
-fn free_or_unfinished(dir: &Path) -> AgreedRun {
-    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let numbered = (2..).map(|number: u32| dir.with_file_name(format!("{name}-{number}")));
-    let mut last = AgreedRun { dir: dir.to_owned(), checkpoint: None };
-    for dir in std::iter::once(dir.to_owned()).chain(numbered) {
-        let is_free = !dir.join(files::JOB).exists();
-        let checkpoint = if is_free { None } else { unfinished_step(&dir) };
-        last = AgreedRun { dir, checkpoint };
-        if is_free || checkpoint.is_some() {
-            break;
-        }
-    }
-    last
 }
 
 /// A process that has not met the others yet.

@@ -24,7 +24,9 @@ use crate::start_file::open_start;
 use crate::stop_source::StopSource;
 use crate::task_context::{ProgramContext, TaskIdentity, warn_of_test_set};
 use crate::test_hooks;
-use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir};
+use crate::train_options::{
+    FinishedRun, NOT_RESTARTED_VARIABLE, TrainOptions, announcement, checkpoint_dir,
+};
 use crate::workload::{build_workload, model_source};
 use paceline_job::{Plan, RawJob};
 
@@ -36,6 +38,8 @@ pub(crate) struct TaskStart {
     /// The task's listening socket, if it is bound already.
     pub(crate) listener: Option<TcpListener>,
     pub(crate) activity: TaskActivity,
+    /// Lost workers are not started again.
+    pub(crate) is_not_restarted: bool,
 }
 
 impl TaskStart {
@@ -48,7 +52,8 @@ impl TaskStart {
         let activity = TaskActivity::default();
         activity.enforce(stop.clone())?;
         let token = run_token(plan.cluster.token_file.as_deref())?;
-        Ok(Self { cluster, token, listener: None, activity })
+        let is_not_restarted = std::env::var_os(NOT_RESTARTED_VARIABLE).is_some();
+        Ok(Self { cluster, token, listener: None, activity, is_not_restarted })
     }
 }
 
@@ -60,7 +65,7 @@ pub(crate) fn run_task(
     options: &TrainOptions,
     stop: StopSource,
 ) -> Result<Option<FinishedRun>, Failure> {
-    let TaskStart { cluster, token, listener, activity } = start;
+    let TaskStart { cluster, token, listener, activity, is_not_restarted } = start;
     let cluster = &cluster;
     activity.introduce(&cluster.task.to_string(), None);
     let secret = token.clone();
@@ -85,7 +90,7 @@ pub(crate) fn run_task(
     if has_params && options.resume.is_none() {
         settings.start = open_start(job, plan, &|_| {})?;
     }
-    let place = task_place(plan, cluster, token)?;
+    let place = TaskPlace { is_not_restarted, ..task_place(plan, cluster, token)? };
     let steps = settings.step_layout(place.slots);
     let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
     let checkpoints = match sender {
@@ -191,6 +196,7 @@ fn task_place(plan: &Plan, cluster: &Cluster, token: Vec<u8>) -> Result<TaskPlac
         servers,
         workers: if is_mirrored { cluster.workers()? } else { Vec::new() },
         token,
+        is_not_restarted: false,
     })
 }
 

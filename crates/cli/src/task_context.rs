@@ -25,6 +25,7 @@ use crate::metrics::{Metrics, MetricsTask};
 use crate::progress::{Progress, write_line};
 use crate::stop_source::StopSource;
 use crate::task_recorders::{MetricsRecorder, ProgressRecorder, ServerRecorders};
+use crate::train_options::has_finished;
 use paceline_job::Plan;
 
 /// Parameters that are written to the model's file at a time.
@@ -35,7 +36,7 @@ const WRITE_FLOATS: usize = 4 << 20;
 pub(crate) struct TaskIdentity {
     /// The task's name, such as `worker:0`.
     pub(crate) name: String,
-    /// The task's number among all tasks of the run.
+    /// The task's number among the tasks of its host.
     pub(crate) number: usize,
     /// The tasks it exchanges gradients and parameters with, by number.
     pub(crate) peers: Vec<String>,
@@ -52,7 +53,7 @@ impl TaskIdentity {
     pub(crate) fn of(cluster: &Cluster) -> Self {
         Self {
             name: cluster.task.to_string(),
-            number: cluster.number(),
+            number: cluster.number_on_host(),
             peers: cluster.peers(),
             others: cluster.others(),
             joined_later: false,
@@ -302,7 +303,8 @@ impl TaskContext for ProgramContext {
     }
 
     fn is_run_over(&self) -> bool {
-        self.run.has_ended()
+        // A run that was interrupted is started again.
+        has_finished(self.run.path())
     }
 
     fn separate_run(&self) -> Option<String> {

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use paceline_model::Score;
+use paceline_observe::metrics::MetricFigures;
 use paceline_observe::{
     GradientTotals, PeerTraffic, ProgressReport, Recorder, ResourceUse, RunPosition,
     ServerRecorder, StalenessCounts, StepRecord, TestRecord, TraceEvent,
 };
 use paceline_record::ServerEventLog;
 
-use crate::metrics::{MetricFigures, Metrics};
+use crate::metrics::Metrics;
 use crate::progress::Progress;
 
 /// Shows the progress of the run, if the task leads it.

@@ -16,6 +16,10 @@ use crate::watch::PageProcess;
 use paceline_job::Plan;
 use paceline_terminal::counted;
 
+/// Set for the servers that a worker runs as its children under a launcher that does not start lost
+/// workers again: other workers then take their slots at once.
+pub(crate) const NOT_RESTARTED_VARIABLE: &str = "PACELINE_NOT_RESTARTED";
+
 /// What the command line adds to a job.
 #[derive(Clone, Debug, Default)]
 pub struct TrainOptions {
@@ -100,6 +104,13 @@ impl FinishedRun {
         let signal = report.reason.and_then(StopReason::signal);
         Self { run: run.path().to_owned(), summary: report.summary, signal }
     }
+}
+
+/// Whether the run in this directory has ended by itself. One that was interrupted has not.
+pub(crate) fn has_finished(run: &Path) -> bool {
+    let summary = std::fs::read(run.join(files::SUMMARY)).unwrap_or_default();
+    let summary: Result<Summary, _> = serde_json::from_slice(&summary);
+    summary.is_ok_and(|summary| summary.stop_reason != "interrupted")
 }
 
 /// The line that says where a run resumes.

@@ -62,6 +62,7 @@ impl From<LinkError> for TrainError {
         match error {
             LinkError::Io(source) => TrainError::Io { what: "the worker's sockets".into(), source },
             LinkError::SlotTaken(why) => TrainError::Replaced(why),
+            error @ LinkError::Denied(_) => TrainError::Settings(error.to_string()),
             error @ LinkError::Interrupted { .. } => TrainError::Interrupted(error.to_string()),
             error => TrainError::Lost(error.to_string()),
         }

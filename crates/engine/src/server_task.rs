@@ -133,7 +133,11 @@ impl ServerTask<'_> {
             job_digest: settings.job_digest,
             layout_digest: layout_digest(layout),
             wire: settings.wire,
-            roster: RosterConfig { processes, join_info: self.join_info.clone() },
+            roster: RosterConfig {
+                processes,
+                join_info: self.join_info.clone(),
+                reassigns_at_once: place.is_not_restarted,
+            },
             ..ServerConfig::new(self.mode(), slots, layout.len())
         };
         config.check().map_err(|error| TrainError::Settings(error.to_string()))?;

@@ -33,6 +33,8 @@ pub struct TaskPlace {
     pub workers: Vec<String>,
     /// The run's secret; empty for none.
     pub token: Vec<u8>,
+    /// Processes that are lost are not started again, so others take their slots at once.
+    pub is_not_restarted: bool,
 }
 
 impl TaskPlace {

@@ -97,6 +97,9 @@ pub struct RosterConfig {
     /// What a process that joins later must know of the run, opaque to this crate; at most
     /// [`CONTROL_BYTES`]. Empty if no process may join.
     pub join_info: Vec<u8>,
+    /// Lost processes are not started again: their slots go to others at once, and are not kept
+    /// for them.
+    pub reassigns_at_once: bool,
 }
 
 /// The usual names: `worker:0` and so on.

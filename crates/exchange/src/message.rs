@@ -319,6 +319,12 @@ impl Refusal {
         Self { code, text: text.into() }
     }
 
+    /// Whether another attempt would be refused too: the two sides are of different runs.
+    pub fn is_permanent(&self) -> bool {
+        use RefuseCode::{WrongJob, WrongLayout, WrongToken, WrongVersion, WrongWire};
+        matches!(self.code, WrongVersion | WrongJob | WrongLayout | WrongToken | WrongWire)
+    }
+
     /// The payload of the frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![self.code as u8];

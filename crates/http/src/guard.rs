@@ -22,6 +22,8 @@ const PARAM: &str = "token";
 #[derive(Clone)]
 pub struct Guard {
     token: Option<String>,
+    /// A path that needs no token.
+    open_path: Option<&'static str>,
 }
 
 impl fmt::Debug for Guard {
@@ -33,7 +35,7 @@ impl fmt::Debug for Guard {
 impl Guard {
     /// Lets every local user read. [`bind`] then refuses addresses beyond loopback.
     pub fn without_token() -> Self {
-        Self { token: None }
+        Self { token: None, open_path: None }
     }
 
     /// Lets only requests with this token pass.
@@ -42,7 +44,14 @@ impl Guard {
     /// If the token is empty.
     pub fn with_token(token: &str) -> Self {
         assert!(!token.is_empty(), "an empty token protects nothing");
-        Self { token: Some(token.to_owned()) }
+        Self { token: Some(token.to_owned()), open_path: None }
+    }
+
+    /// Answers requests for this path without a token, such as a probe that only asks whether the
+    /// server runs.
+    #[must_use]
+    pub fn opening(self, path: &'static str) -> Self {
+        Self { open_path: Some(path), ..self }
     }
 
     /// Whether requests need a token.
@@ -61,6 +70,9 @@ impl Guard {
                 "use the server's address, or localhost, as its name\n",
             ));
         };
+        if self.open_path == Some(request.path.as_str()) {
+            return Ok(());
+        }
         let bearer =
             request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         if bearer.is_some_and(|given| is_same(given.trim(), token)) {

@@ -35,6 +35,7 @@ mod columns;
 mod condition;
 mod data_shape;
 mod describe_model;
+mod earlier_run;
 mod finding;
 mod key_spec;
 mod layer_keys;
@@ -55,6 +56,7 @@ mod value;
 
 pub use cells::CellJob;
 pub use data_shape::{DataShape, shape_of};
+pub use earlier_run::EarlierRun;
 pub use network_plan::NetworkPlan;
 pub use plan::{ClusterPlan, DataKind, DataPlan, ModelKind, Plan, ValidationPlan};
 pub use problem::{Problem, Problems, SettingOrigin};

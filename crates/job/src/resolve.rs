@@ -83,6 +83,16 @@ impl RawJob {
         shared.map(|UsedKey { path, entry, .. }| format!("{path} = {}", entry.value)).collect()
     }
 
+    /// Whether another job trains the same in the same way: all keys but the name are equal.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        let keys = |job: Self| -> Vec<String> {
+            let resolved = job.resolve();
+            let used = resolved.used_keys().into_iter().filter(|used| used.key.path != "name");
+            used.map(|UsedKey { path, entry, .. }| format!("{path} = {}", entry.value)).collect()
+        };
+        keys(self.clone()) == keys(Self { placed: self.placed, ..other.clone() })
+    }
+
     /// The job at a place that the environment gives this process. Defaults depend on it.
     pub fn placed_in(&self, placement: &Placement) -> Self {
         let placed = match placement {

@@ -26,6 +26,9 @@ pub enum LinkError {
         /// What the connection reported.
         why: String,
     },
+    /// A server belongs to another job, model or version, or has another token.
+    #[error("this task does not belong to the run of {0}; give all tasks the same job and token")]
+    Denied(String),
     /// A newer process fills the slot.
     #[error("{0}")]
     SlotTaken(String),

@@ -75,6 +75,9 @@ impl RosterConnection {
             match roster.next_call(RETRY_PAUSE)? {
                 Some(RosterEvent::Enrolled(_)) => return Ok(roster),
                 Some(RosterEvent::Abort(why)) => return Err(LinkError::Aborted(why)),
+                Some(RosterEvent::Refused(refusal)) if refusal.is_permanent() => {
+                    return Err(LinkError::Denied(roster.describe_server_0()));
+                }
                 _ => {}
             }
             if observer.should_give_up() {

@@ -45,6 +45,7 @@
 
 pub mod container;
 pub mod machine;
+pub mod metrics;
 pub mod pace;
 pub mod phases;
 pub mod process;

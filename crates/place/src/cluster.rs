@@ -96,14 +96,16 @@ impl Cluster {
         }
     }
 
-    /// This task's number among all tasks: workers come first, then servers, then evaluators.
-    pub fn number(&self) -> usize {
-        let before = match self.task.role {
-            Role::Ps => self.slots(),
-            Role::Evaluator => self.slots() + self.count(Role::Ps),
-            Role::Chief | Role::Worker => return self.slot().unwrap_or(0),
+    /// This task's number among those of its host, judged by their addresses: workers come first,
+    /// then servers, then evaluators. An evaluator need not be listed: it comes after all others.
+    pub fn number_on_host(&self) -> usize {
+        let Some(here) = self.addresses.get(&self.task).map(|address| host(address)) else {
+            return self.addresses.len() + self.task.index;
         };
-        before + self.task.index
+        let order = |task: &Task| (task.role, task.index);
+        let is_before = |task: &&Task| order(task) < order(&self.task);
+        let here = |task: &&Task| host(&self.addresses[*task]) == here;
+        self.addresses.keys().filter(is_before).filter(here).count()
     }
 
     /// The [peers](Self::peers) without this task.
@@ -123,8 +125,6 @@ impl Cluster {
 
     /// The number of tasks that train on this task's machine, judged by their addresses.
     pub fn workers_here(&self) -> usize {
-        let host =
-            |address: &str| address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
         let here = self.addresses.get(&self.task).map(|address| host(address));
         let trains = |task: &Task| matches!(task.role, Role::Chief | Role::Worker);
         let training = self.addresses.iter().filter(|(task, _)| trains(task));
@@ -189,4 +189,9 @@ impl Cluster {
         }
         found
     }
+}
+
+/// The host in an address.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }

@@ -47,6 +47,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod cluster;
+mod deploy;
 mod emulate;
 mod error;
 mod launcher;
@@ -59,6 +60,7 @@ mod tf_config;
 mod token;
 
 pub use cluster::{Cluster, Role, Task};
+pub use deploy::{KubernetesJob, ManifestKind};
 pub use emulate::{EmulateSettings, EmulatedHosts, may_create_networks};
 pub use error::PlaceError;
 pub use launcher::{LaunchHooks, LaunchSettings, LaunchedRun};

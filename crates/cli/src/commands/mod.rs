@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod data;
+mod deploy;
 mod evaluate;
 mod explain_layers;
 mod explain_tasks;
@@ -30,11 +31,10 @@ use self::run_path::check_dir;
 use crate::Failure;
 use crate::bench;
 use crate::bench_args::BenchCommand;
-use crate::cli::{
-    CheckpointCommand, Command, ExplainArgs, JobArgs, TraceCommand, TrainArgs, WorkerArgs,
-};
+use crate::cli::{CheckpointCommand, Command, ExplainArgs, TraceCommand, TrainArgs, WorkerArgs};
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
+use crate::job_args::JobArgs;
 use crate::join::{JoinOptions, join, remove_join_file};
 use crate::layer_table::layer_table;
 use crate::placed::find_placement;
@@ -57,6 +57,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Evaluate(args) => evaluate::evaluate(&args),
         Command::Predict(args) => predict::predict(&args),
         Command::Export(args) => export::export(&args),
+        Command::Deploy { command } => deploy::deploy(command),
         Command::Data { command: DataCommand::List } => data::list(),
         Command::Data { command: DataCommand::Get { set, mirror } } => {
             data::get(set.into(), mirror)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::Failure;
-use crate::cli::JobArgs;
+use crate::job_args::JobArgs;
 use crate::progress::write_line;
 use paceline_job::RawJob;
 

@@ -12,8 +12,9 @@ use super::report;
 use paceline_place::{PlaceFlags, Placement, may_create_networks};
 
 use crate::Failure;
-use crate::cli::{JobArgs, SweepArgs};
+use crate::cli::SweepArgs;
 use crate::interrupt::Interrupt;
+use crate::job_args::JobArgs;
 use crate::placed::find_placement;
 use crate::progress::write_line;
 use crate::sweep::{self, PreparedSweep, SweepTally};

@@ -10,7 +10,7 @@
 //! A slot goes first to its home, the process that the run began with in its place. Later a
 //! released slot goes to the process that has the fewest. A lost slot goes to a process without
 //! slots, such as a spare or the same task started again; the others get it only when half of the
-//! time to return is over. Slot 0 is the coordinator's and is only ever offered to its home.
+//! time to return is over, or at once if lost processes are not started again. Slot 0 is the coordinator's and is only ever offered to its home.
 //!
 //! When the run has gone back to a checkpoint the roster is empty, and the processes return with
 //! their slots by themselves. Slots whose process has left or died since are then treated as lost,
@@ -186,7 +186,8 @@ impl Server {
         }
         let idle = (0..processes.len()).filter(is_idle).min_by_key(rank);
         let is_kept = |at: &usize| !self.started && !processes[*at].passed;
-        let is_late = away_ms >= if rejoin_ms == 0 { RETURN_MS } else { rejoin_ms / 2 };
+        let kept_ms = if rejoin_ms == 0 { RETURN_MS } else { rejoin_ms / 2 };
+        let is_late = self.config.roster.reassigns_at_once || away_ms >= kept_ms;
         let any = || (0..processes.len()).filter(|_| is_late).min_by_key(rank);
         idle_at_home.or(idle).or_else(|| at_home().filter(is_kept)).or_else(any)
     }

@@ -22,7 +22,12 @@ fn slot_conn(process: u64, slot: usize) -> u64 {
 impl RosterRun {
     /// The run begins with this many processes, numbered from 1, which fill all slots.
     fn with(processes: u64) -> Self {
-        let mut run = Self::empty(processes);
+        Self::filled(RosterConfig::default(), processes)
+    }
+
+    /// The same with other settings of the roster.
+    fn filled(roster: RosterConfig, processes: u64) -> Self {
+        let mut run = Self::new(roster, processes);
         for process in 1..=processes {
             run.enrol(process, Some(process - 1));
             for slot in run.offers(process) {
@@ -35,11 +40,15 @@ impl RosterRun {
 
     /// A run for this many processes, none of which has connected.
     fn empty(processes: u64) -> Self {
+        Self::new(RosterConfig::default(), processes)
+    }
+
+    fn new(roster: RosterConfig, processes: u64) -> Self {
         let join_info = b"join info".to_vec();
         let config = ServerConfig {
             rejoin_ms: 60_000,
             stall_ms: 600_000,
-            roster: RosterConfig { processes: processes as usize, join_info },
+            roster: RosterConfig { processes: processes as usize, join_info, ..roster },
             ..ServerConfig::new(ModeConfig::Async, 4, 4)
         };
         Self { test: TestServer::dense(config), incarnation: 0 }
@@ -187,6 +196,18 @@ fn a_spare_waits_and_takes_over_from_a_dead_process_at_once() {
     run.die(9);
     run.after(100);
     assert_eq!(run.offers(12), [1]);
+}
+
+#[test]
+fn a_lost_slot_goes_to_another_process_at_once_if_lost_processes_do_not_return() {
+    let roster = RosterConfig { reassigns_at_once: true, ..RosterConfig::default() };
+    let mut run = RosterRun::filled(roster, 4);
+    // A process that is still on the roster may connect again.
+    run.test.close(slot_conn(2, 1), "cut");
+    run.after(900);
+    assert_eq!([1, 3, 4].map(|process| run.offers(process).len()), [0, 0, 0]);
+    run.test.close(roster_conn(2), "gone");
+    assert_eq!(run.offers(3), [1]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-/// Begins every meeting, with the version of its protocol.
+/// Begins every meeting, with the version of its protocol as the last byte.
 const GREETING: &[u8; 8] = b"pacemet1";
 /// A keyed hash or a random number, in bytes.
 const HASH: usize = 32;
@@ -61,9 +61,15 @@ impl MeetingChannel {
         let mut greeting = [0; GREETING.len() + HASH];
         stream.read_exact(&mut greeting)?;
         let (version, other) = greeting.split_at(GREETING.len());
-        if version != GREETING {
-            let why = "it holds no meeting of this version of Paceline";
+        let (name, number) = version.split_at(GREETING.len() - 1);
+        if name != &GREETING[..GREETING.len() - 1] {
+            let why = "it holds no meeting of Paceline";
             return Err(io::Error::new(ErrorKind::InvalidData, why));
+        }
+        if version != GREETING {
+            let [own, other] = [&GREETING[GREETING.len() - 1..], number].map(<[u8]>::escape_ascii);
+            let why = format!("their meetings have versions {own} and {other}");
+            return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
         let own = random()?;
         let proof = keyed_hash(secret, &[b"joins", other, &own]);

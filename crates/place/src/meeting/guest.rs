@@ -20,6 +20,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// How long a process waits silently.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a process that the holder denies looks for another meeting: the run's own may be about
+/// to begin, and take the place of an earlier one.
+const DENIAL_LIMIT: Duration = Duration::from_millis(500);
 /// How much longer than the holder a process waits, so that the holder can say what is missing.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -46,6 +49,8 @@ pub(super) struct Joined {
 enum Setback {
     /// Another attempt may succeed.
     Retry(String),
+    /// The holder has another secret or version of the meeting. The reason names both sides.
+    Denied(String),
     /// No attempt can.
     Final(PlaceError),
 }
@@ -56,6 +61,7 @@ impl MeetingSearch<'_> {
         let started = Instant::now();
         let deadline = started + self.timeout + GRACE;
         let mut last = String::new();
+        let mut denied_since = None;
         loop {
             for (address, secret) in self.points() {
                 match self.join_at(&address, &secret, introduction, deadline) {
@@ -69,6 +75,13 @@ impl MeetingSearch<'_> {
                         return Err(error);
                     }
                     Err(Setback::Retry(why)) => last = format!(": {address}: {why}"),
+                    Err(Setback::Denied(why)) => {
+                        let since = *denied_since.get_or_insert_with(Instant::now);
+                        if since.elapsed() >= DENIAL_LIMIT {
+                            return Err(PlaceError::Usage(why));
+                        }
+                        last = format!(": {address}: {why}");
+                    }
                 }
                 self.check_stop()?;
             }
@@ -134,7 +147,19 @@ impl MeetingSearch<'_> {
     ) -> Result<Agreed, Setback> {
         let retry = |error: io::Error| Setback::Retry(describe(&error));
         let stream = connect(address).map_err(retry)?;
-        let mut channel = MeetingChannel::join(stream, secret.as_bytes()).map_err(retry)?;
+        let joined = MeetingChannel::join(stream, secret.as_bytes());
+        let mut channel = joined.map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => Setback::Denied(format!(
+                "{} and rank 0 at {address} have different secrets; give all processes the same \
+                 PACELINE_TOKEN or cluster.token_file",
+                introduction.named()
+            )),
+            ErrorKind::Unsupported => Setback::Denied(format!(
+                "{} and rank 0 at {address} are of different versions of Paceline: {error}",
+                introduction.named()
+            )),
+            _ => retry(error),
+        })?;
         channel.send(introduction).map_err(retry)?;
         let is_stopped = || self.hooks.stop_signal().is_some();
         loop {
@@ -144,7 +169,8 @@ impl MeetingSearch<'_> {
                     self.hooks.waiting(Some(&format!("waiting for {}", missing.join("; "))));
                 }
                 Some(HolderMessage::Refused { why, is_permanent: true }) => {
-                    return Err(Setback::Final(PlaceError::Usage(why)));
+                    let text = format!("{why} (says rank 0 at {address})");
+                    return Err(Setback::Final(PlaceError::Usage(text)));
                 }
                 Some(HolderMessage::Refused { why, is_permanent: false }) => {
                     return Err(Setback::Final(PlaceError::Lost(why)));

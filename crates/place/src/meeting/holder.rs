@@ -1,5 +1,6 @@
 //! The process that holds a meeting: it gathers all processes and tells them about each other.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,6 +21,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 const INTRODUCTION_LIMIT: Duration = Duration::from_secs(5);
 /// Connections that have not introduced themselves yet; further ones are closed.
 const MAX_STRANGERS: usize = 256;
+/// Refused processes that the others hear of; the newest.
+const MAX_REFUSALS: usize = 4;
 
 /// A meeting as its holder sees it.
 pub(super) struct HeldMeeting<'a> {
@@ -36,6 +39,10 @@ pub(super) struct HeldMeeting<'a> {
     pub(super) timeout: Duration,
     pub(super) guests: Mutex<Vec<Option<Guest>>>,
     pub(super) strangers: AtomicUsize,
+    /// The ranks whose processes were there and have left.
+    pub(super) left: Mutex<BTreeSet<usize>>,
+    /// Why processes were refused.
+    pub(super) refusals: Mutex<Vec<String>>,
 }
 
 /// A process that has introduced itself.
@@ -131,8 +138,10 @@ impl HeldMeeting<'_> {
     /// Forgets the processes that have left, which may come back. Returns whether none is missing.
     fn all_are_here(&self) -> bool {
         let mut guests = self.guests();
-        for place in guests.iter_mut() {
-            place.take_if(|guest| guest.channel.is_closed());
+        for (rank, place) in guests.iter_mut().enumerate() {
+            if place.take_if(|guest| guest.channel.is_closed()).is_some() {
+                self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(rank);
+            }
         }
         guests.iter().all(Option::is_some)
     }
@@ -147,19 +156,33 @@ impl HeldMeeting<'_> {
         }
     }
 
-    /// The tasks whose processes are missing.
+    /// The tasks whose processes are missing, and the processes that were refused.
     fn missing(&self) -> Vec<String> {
         let guests = self.guests();
         let ranks = (0..self.size).filter(|&rank| guests[rank].is_none());
-        ranks.map(|rank| self.describe(rank)).collect()
+        let missing = ranks.map(|rank| self.describe(rank));
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.chain(refusals.iter().map(|why| format!("refused: {why}"))).collect()
+    }
+
+    /// Notes why a process was refused, for the others.
+    fn note_refusal(&self, why: String) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if !refusals.contains(&why) {
+            refusals.push(why);
+        }
+        let surplus = refusals.len().saturating_sub(MAX_REFUSALS);
+        refusals.drain(..surplus);
     }
 
     fn describe(&self, rank: usize) -> String {
         let task = self.roles.task_of(rank, self.size);
         let name = task.map_or_else(|_| format!("rank {rank}"), |task| task.to_string());
+        let has_left = self.left.lock().unwrap_or_else(PoisonError::into_inner).contains(&rank);
+        let state = if has_left { "connected and left" } else { "never connected" };
         match self.hosts.and_then(|hosts| hosts.get(rank)) {
-            Some(host) => format!("{name} on host {host}, not connected"),
-            None => format!("{name} (rank {rank}), not connected"),
+            Some(host) => format!("{name} on host {host}, {state}"),
+            None => format!("{name} (rank {rank}), {state}"),
         }
     }
 
@@ -175,7 +198,11 @@ impl HeldMeeting<'_> {
         let ip = |address: SocketAddr| address.ip().to_canonical();
         let from = stream.peer_addr().map(ip).ok()?;
         let to = stream.local_addr().map(ip).ok()?;
-        let mut channel = MeetingChannel::accept(stream, self.secret).ok()?;
+        let accepted = MeetingChannel::accept(stream, self.secret);
+        if accepted.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+            self.note_refusal(format!("a process at {from}, which has another secret"));
+        }
+        let mut channel = accepted.ok()?;
         let deadline = Instant::now() + INTRODUCTION_LIMIT;
         let introduction = channel.receive(deadline, &|| is_over.load(Ordering::Relaxed));
         Some(Guest { introduction: introduction.ok()??, channel, from, to })
@@ -188,9 +215,11 @@ impl HeldMeeting<'_> {
             let seated = guests[guest.introduction.rank].as_ref();
             let seated = seated.filter(|seated| !seated.channel.is_closed())?;
             Some(format!(
-                "two processes have the same rank: {} and {}",
+                "two processes have the same rank: {} at {}, and {} at {}",
                 seated.introduction.named(),
-                guest.introduction.named()
+                seated.from,
+                guest.introduction.named(),
+                guest.from
             ))
         });
         match refusal {
@@ -199,6 +228,7 @@ impl HeldMeeting<'_> {
                 guests[rank] = Some(guest);
             }
             Some(why) => {
+                self.note_refusal(format!("{why} (at {})", guest.from));
                 let _ = guest.channel.send(&HolderMessage::Refused { why, is_permanent: true });
             }
         }

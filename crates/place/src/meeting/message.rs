@@ -59,6 +59,8 @@ pub struct AgreedRun {
     pub dir: PathBuf,
     /// The step of the checkpoint from which the run continues.
     pub checkpoint: Option<u64>,
+    /// The run is finished: there is nothing to train.
+    pub is_finished: bool,
 }
 
 /// A task and where it is.

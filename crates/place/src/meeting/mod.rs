@@ -178,6 +178,8 @@ impl MeetingSettings<'_> {
             timeout: self.timeout,
             guests: Mutex::new((0..self.place.size).map(|_| None).collect()),
             strangers: AtomicUsize::new(0),
+            left: Mutex::default(),
+            refusals: Mutex::default(),
         }
     }
 

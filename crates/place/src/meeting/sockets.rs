@@ -19,7 +19,9 @@ pub(super) fn loopback_of(address: &str) -> Option<IpAddr> {
     let (host, _) = address.rsplit_once(':')?;
     let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     let is_stated = host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback());
-    address.to_socket_addrs().ok()?.map(|at| at.ip()).find(|ip| is_stated && ip.is_loopback())
+    // Other names are not resolved: for those of a scheduler's nodes that may take many seconds.
+    let found = is_stated.then(|| address.to_socket_addrs().ok()).flatten()?;
+    found.map(|at| at.ip()).find(IpAddr::is_loopback)
 }
 
 /// The addresses at which this machine reaches its own listening socket.

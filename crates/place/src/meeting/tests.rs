@@ -88,7 +88,7 @@ fn processes_meet_through_a_file_and_rank_0_makes_the_secret() {
     let run = dir.path().join("run");
     let places = [0, 1, 2].map(|rank| place(rank, 3, None));
     let roles = RoleSettings { servers: 2, dedicated: false };
-    let start = AgreedRun { dir: run.clone(), checkpoint: Some(7) };
+    let start = AgreedRun { dir: run.clone(), checkpoint: Some(7), is_finished: false };
     let all = places.each_ref().map(|place| MeetingSettings {
         secret: None,
         dir: Some(run.as_path()),
@@ -171,7 +171,7 @@ fn missing_tasks_are_named_while_others_wait_and_when_the_time_is_up() {
         assert!(text.contains("within 2.5 s: waiting for worker:2 on host c"), "{text}");
     }
     let waits = hooks[1].waits.lock().unwrap();
-    assert!(waits.contains(&"waiting for worker:2 on host c, not connected".into()), "{waits:?}");
+    assert!(waits.contains(&"waiting for worker:2 on host c, never connected".into()), "{waits:?}");
 }
 
 #[test]
@@ -213,16 +213,23 @@ fn a_process_with_another_job_version_or_rank_is_refused_at_once() {
 fn a_process_with_another_secret_is_not_let_in_and_delays_none() {
     let at = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
     let places = [0, 1].map(|rank| place(rank, 2, Some(at.clone())));
-    let intruder = MeetingSettings {
-        secret: Some("guess"),
-        timeout: Duration::from_millis(100),
-        ..settings(&places[1], NO_SERVERS)
-    };
+    let intruder = MeetingSettings { secret: Some("guess"), ..settings(&places[1], NO_SERVERS) };
     let hooks = TestSurroundings::default();
     thread::scope(|scope| {
         let held = scope.spawn(|| settings(&places[0], NO_SERVERS).meet(&hooks));
+        let started = Instant::now();
         let error = intruder.meet(&TestSurroundings::default()).unwrap_err();
-        assert!(error.to_string().contains("another secret"), "{error}");
+        assert!(matches!(error, PlaceError::Usage(_)), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+        let text = error.to_string();
+        for part in ["rank 1 on host", &format!("rank 0 at {at}"), "different secrets"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        // The holder names the other side too.
+        while !hooks.waits.lock().unwrap().iter().any(|wait| wait.contains("at 127.0.0.1, which")) {
+            assert!(started.elapsed() < Duration::from_secs(10), "{:?}", hooks.waits);
+            thread::yield_now();
+        }
         let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(&at)).collect();
         assert!(settings(&places[1], NO_SERVERS).meet(&TestSurroundings::default()).is_ok());
         assert!(held.join().unwrap().is_ok());

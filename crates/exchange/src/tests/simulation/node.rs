@@ -59,6 +59,7 @@ pub(crate) fn node(plan: &SimPlan, index: usize, from: Option<&ServerCopy>) -> S
         roster: RosterConfig {
             processes: plan.roster_processes.unwrap_or(0),
             join_info: b"join info".to_vec(),
+            reassigns_at_once: false,
         },
         ..ServerConfig::new(plan.mode, plan.workers, plan.total_params)
     };

@@ -1,0 +1,52 @@
+//! What a directory holds of an earlier start of a job's run.
+
+use std::path::Path;
+
+use paceline_engine::checkpoint::CheckpointDir;
+use paceline_place::AgreedRun;
+use paceline_record::names::{files, folders};
+
+use crate::raw::RawJob;
+
+/// A run that was started before.
+pub struct EarlierRun {
+    /// The run is of the same job.
+    pub is_same: bool,
+    /// The run has ended by itself. One that was interrupted has not.
+    pub is_over: bool,
+    /// The step of its newest complete checkpoint.
+    pub checkpoint: Option<u64>,
+}
+
+impl EarlierRun {
+    /// The run in this directory, compared with a job. `is_over` says whether it has ended.
+    pub fn read(dir: &Path, job: &RawJob, is_over: bool) -> Self {
+        let earlier = RawJob::read(&dir.join(files::JOB));
+        let checkpoints = CheckpointDir::new(dir.join(folders::CHECKPOINTS));
+        let mut steps = checkpoints.steps().into_iter();
+        Self {
+            is_same: earlier.is_ok_and(|earlier| job.is_same_as(&earlier)),
+            is_over,
+            checkpoint: steps.find(|&step| checkpoints.is_complete(step)),
+        }
+    }
+
+    /// The run of this job in this directory, or in one with a number behind its name, if there is
+    /// one that is finished or can continue. Otherwise a new one in the first that is free: the
+    /// scheduler's job may train several.
+    pub fn own_or_free(dir: &Path, job: &RawJob, is_over: impl Fn(&Path) -> bool) -> AgreedRun {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let numbered = (2..).map(|number: u32| dir.with_file_name(format!("{name}-{number}")));
+        for dir in std::iter::once(dir.to_owned()).chain(numbered) {
+            if !dir.join(files::JOB).exists() {
+                return AgreedRun { dir, checkpoint: None, is_finished: false };
+            }
+            let found = Self::read(&dir, job, is_over(&dir));
+            if found.is_same && (found.is_over || found.checkpoint.is_some()) {
+                let checkpoint = found.checkpoint.filter(|_| !found.is_over);
+                return AgreedRun { dir, checkpoint, is_finished: found.is_over };
+            }
+        }
+        unreachable!("some number is free")
+    }
+}
