@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures steps of networks over emulated links: which way of sharing is fastest, and how much of a
-step the link takes.
+"""Measures steps of networks over emulated links: which way of sharing is fastest, and how
+much of a step the link takes.
 
 Needs root. Rounds alternate, and the best time per step of each side counts.
 
@@ -101,10 +101,12 @@ def factors(arguments):
         model, batch = NETWORKS[network]
         for link in arguments.links.split(","):
             def job(choice):
-                return JOB.format(mode="mirrored", workers=arguments.workers, hosts=arguments.workers,
-                                  sharing=f'factors = "{choice}"', link=link, batch=batch,
-                                  model=model, cpus=arguments.cpus, servers_at="")
-            best = best_of(arguments, {choice: job(choice) for choice in ("auto", "always", "never")})
+                hosts = arguments.workers
+                return JOB.format(mode="mirrored", workers=hosts, hosts=hosts, batch=batch,
+                                  sharing=f'factors = "{choice}"', link=link, model=model,
+                                  cpus=arguments.cpus, servers_at="")
+            choices = ("auto", "always", "never")
+            best = best_of(arguments, {choice: job(choice) for choice in choices})
             better = min(best["always"].seconds, best["never"].seconds)
             times = "  ".join(f"{name} {run.seconds:.3f} s" for name, run in best.items())
             print(f"{network}  {link}  {times}  auto takes {best['auto'].seconds / better:.2f} of "
@@ -126,8 +128,8 @@ def sync(arguments):
             size = params * (4 if wire == "f32" else 2) * 8
             transfer = max(size, workers * size / servers) / bits(link)
             bound = max(run.compute, transfer)
-            print(f"sync  {workers} workers, {servers} servers  {link}  {wire:4} {run.seconds:.2f} s"
-                  f"  compute {run.compute:.2f} s  transfer {transfer:.2f} s"
+            print(f"sync  {workers} workers, {servers} servers  {link}  {wire:4}"
+                  f" {run.seconds:.2f} s  compute {run.compute:.2f} s  transfer {transfer:.2f} s"
                   f"  takes {run.seconds / bound:.2f} of the bound", flush=True)
 
 

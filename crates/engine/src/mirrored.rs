@@ -43,8 +43,7 @@ pub(crate) fn train_replica(
     let notify = |text: &str| task.context.waiting(Some(text));
     let gives_up = || task.context.stop_signal().is_some() || task.is_late();
     let shard = ShardPlace { index: slot, count: place.slots, task: &place.name };
-    let dir = task.checkpoints.filter(|_| settings.checkpoint.is_some());
-    let from = task.from;
+    let (dir, from) = (task.checkpoints.filter(|_| settings.checkpoint.is_some()), task.from);
     let track = exchange_track(tracer.as_ref(), model.layout().len());
     let role = if slot == 0 { StopRole::Coordinator } else { StopRole::Cautious };
     let stop = StepStop::new(task.context.clone(), role);

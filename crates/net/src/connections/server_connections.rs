@@ -312,7 +312,9 @@ impl ServerConnections {
             && spin.spin()
         {
             // The first look is at the socket itself, as the server's is.
-            server.wake();
+            if let Some(open) = server.open() {
+                open.wake();
+            }
             observer.enter_phase(ExchangePhase::Pull);
             if self.read_into(buffers, observer)? {
                 return Ok(());
@@ -352,8 +354,8 @@ impl ServerConnections {
     pub(super) fn poll(&mut self, timeout: Duration) -> Result<bool, LinkError> {
         poll_once(&mut self.poll, &mut self.events, timeout)?;
         for event in &self.events {
-            if let Some(peer) = self.peers.get_mut(event.token().0) {
-                peer.wake_by(event);
+            if let Some(open) = self.peers.get_mut(event.token().0).and_then(ServerPeer::open) {
+                open.wake_by(event);
             }
         }
         Ok(!self.events.is_empty())

@@ -4,7 +4,6 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use mio::event::Event;
 use mio::net::TcpStream;
 use paceline_exchange::{
     Client, ClientEvent, FrameKind, GradientChanges, Header, OutgoingFrame, ReadTarget, Refusal,
@@ -196,18 +195,9 @@ impl ServerPeer {
         traffic
     }
 
-    /// The poll says that there may be something to read.
-    pub(super) fn wake(&mut self) {
-        if let Some(connection) = &mut self.connection {
-            connection.wake();
-        }
-    }
-
-    /// An event of the poll concerns this server.
-    pub(super) fn wake_by(&mut self, event: &Event) {
-        if let Some(connection) = &mut self.connection {
-            connection.wake_by(event);
-        }
+    /// The connection, if there is one.
+    pub(super) fn open(&mut self) -> Option<&mut FramedConnection<Range<usize>, ReadTarget>> {
+        self.connection.as_mut()
     }
 
     pub(super) fn is_readable(&self) -> bool {
