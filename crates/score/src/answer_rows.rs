@@ -29,6 +29,10 @@ pub(crate) enum AnswerRows {
 }
 
 /// The columns of answers.
+#[cfg_attr(
+    not(feature = "parquet"),
+    expect(dead_code, reason = "the columns of text have no types, which style and number decide")
+)]
 pub(crate) struct AnswerLayout<'a> {
     pub(crate) style: AnswerStyle,
     /// The names of the columns that identify a row, and which of them is its number.
