@@ -66,8 +66,8 @@ fn step_compactly(model: &mut Logistic, table: &Table, step: u64, batch: &OwnedR
 }
 
 fn step_in_place(descent: &mut RowDescent, table: &Table, step: u64, batch: &OwnedRows) -> f32 {
-    let ahead = batch.rows().skip(3).map(|row| row.keys);
-    let loss = descent.gradient(&LogisticLoss, table, batch.rows(), ahead);
+    let mut ahead = batch.rows().skip(3).map(|row| row.keys);
+    let loss = descent.gradient(&LogisticLoss, table, batch.rows(), &mut ahead);
     descent.update(table, step, batch.rows());
     loss
 }
