@@ -9,6 +9,8 @@ the greatest private memory of the training process, which includes the paramete
 With --limit, the large epoch runs in a memory control group of that many MB, so that its rows come
 from the disk: pages of the cache count as well as the process's own memory (needs root).
 
+With --dir the cache stays in that directory, and a later run uses it; --prepare only makes it.
+
 Build first: cargo build --release.
 """
 import argparse
@@ -90,33 +92,40 @@ def main():
     parser.add_argument("--batch", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--limit", type=int, help="memory of the large epoch, in MB")
-    parser.add_argument("--dir", help="where the cache goes, instead of the temporary directory")
+    parser.add_argument("--dir", help="where the cache stays, instead of a temporary directory")
+    parser.add_argument("--prepare", action="store_true", help="make the cache and nothing else")
     args = parser.parse_args()
     args.binary = str(pathlib.Path(args.binary).resolve())
-    with tempfile.TemporaryDirectory(dir=args.dir) as place:
-        scratch = pathlib.Path(place)
-        start = time.perf_counter()
-        train(args, scratch, args.rows, "train.stop={steps=1}")
-        print(f"{args.rows} rows generated and cached in {time.perf_counter() - start:.0f} s",
-              flush=True)
-        size = sum(file.stat().st_size for file in (scratch / "cache").iterdir())
-        train(args, scratch, SMALL_ROWS, "train.stop={steps=1}")
-        small = [train(args, scratch, SMALL_ROWS, "train.stop={seconds=4}")[0]]
-        group = ControlGroup(args.limit) if args.limit else None
-        try:
-            large, private = train(args, scratch, args.rows, "train.stop={epochs=1}", group)
-        finally:
-            if group:
-                group.remove()
-        small.append(train(args, scratch, SMALL_ROWS, "train.stop={seconds=4}")[0])
-        rates = [summary["examples_per_second"] for summary in small]
-        rate = large["examples_per_second"]
-        print(f"cache {size / 1e9:.2f} GB, {size / args.rows:.1f} bytes/row")
-        print(f"in memory ({SMALL_ROWS} rows): {rates[0]:,.0f} and {rates[1]:,.0f} rows/s")
-        print(f"one epoch over {args.rows} rows: {rate:,.0f} rows/s, "
-              f"{rate / max(rates):.2f} of the rate in memory")
-        print(f"greatest private memory {private / 1e6:.0f} MB, of which the parameters "
-              f"{8 * FEATURES / 1e6:.0f} MB")
+    if args.dir:
+        return compare(args, pathlib.Path(args.dir))
+    with tempfile.TemporaryDirectory() as place:
+        compare(args, pathlib.Path(place))
+
+
+def compare(args, scratch):
+    start = time.perf_counter()
+    train(args, scratch, args.rows, "train.stop={steps=1}")
+    print(f"{args.rows} rows are cached after {time.perf_counter() - start:.0f} s", flush=True)
+    size = max(file.stat().st_size for file in (scratch / "cache").iterdir())
+    train(args, scratch, SMALL_ROWS, "train.stop={steps=1}")
+    if args.prepare:
+        return
+    small = [train(args, scratch, SMALL_ROWS, "train.stop={seconds=3}")[0]]
+    group = ControlGroup(args.limit) if args.limit else None
+    try:
+        large, private = train(args, scratch, args.rows, "train.stop={epochs=1}", group)
+    finally:
+        if group:
+            group.remove()
+    small.append(train(args, scratch, SMALL_ROWS, "train.stop={seconds=3}")[0])
+    rates = [summary["examples_per_second"] for summary in small]
+    rate = large["examples_per_second"]
+    print(f"cache {size / 1e9:.2f} GB, {size / args.rows:.1f} bytes/row")
+    print(f"in memory ({SMALL_ROWS} rows): {rates[0]:,.0f} and {rates[1]:,.0f} rows/s")
+    print(f"one epoch over {args.rows} rows: {rate:,.0f} rows/s, "
+          f"{rate / max(rates):.2f} of the rate in memory")
+    print(f"greatest private memory {private / 1e6:.0f} MB, of which the parameters "
+          f"{8 * FEATURES / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":
