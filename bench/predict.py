@@ -2,8 +2,8 @@
 """Compares scoring with scikit-learn, Vowpal Wabbit -t and onnxruntime on the same rows.
 
 Trains logistic regression on generated clicks over 33,762,578 features, and scores other rows,
-alternating: from the cache of rows, from LIBSVM text and from Criteo's columns, on one thread and
-on all cores.
+alternating: from the cache of rows, from LIBSVM text, from Criteo's columns and from CSV, on one
+thread and on all cores.
 scikit-learn and onnxruntime get the same model and parsed rows; scikit-learn also parses the text.
 Vowpal Wabbit scores from its own cache with a model of the same size. The best of several rounds
 counts. Also measures how long a line of standard input waits for its answer.
@@ -48,6 +48,13 @@ def make(binary, scratch, rows):
     settings = ["data.kind=criteo", f"data.path={scratch / 'rows.criteo'}", features,
                 f"data.cache={scratch / 'cache2'}", "train.stop={steps=1}"]
     train(binary, scratch / "criteo-run", settings)
+    names = ["label", *(f"count{i}" for i in range(13)), *(f"category{i}" for i in range(26))]
+    with open(scratch / "rows.criteo") as lines, open(scratch / "rows.csv", "w") as out:
+        out.write(",".join(names) + "\n")
+        out.writelines(line.replace("\t", ",") for line in lines)
+    settings = ["data.kind=table", f"data.path={scratch / 'rows.csv'}", "data.hold_out=100",
+                f"data.cache={scratch / 'cache3'}", "train.stop={steps=1}"]
+    train(binary, scratch / "csv-run", settings)
     with open(scratch / "rows.svm") as lines, open(scratch / "rows.vw", "w") as out:
         for line in lines:
             label, *features = line.split()
@@ -192,6 +199,8 @@ def main():
                 lambda: ours(args.binary, scratch, "run", scratch / "rows.svm", 0),
             "paceline, Criteo's columns, all cores":
                 lambda: ours(args.binary, scratch, "criteo-run", scratch / "rows.criteo", 0),
+            "paceline, CSV, all cores":
+                lambda: ours(args.binary, scratch, "csv-run", scratch / "rows.csv", 0),
         }
         if not args.only_ours:
             sklearn = Sklearn(scratch, args.rows)

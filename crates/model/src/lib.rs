@@ -96,6 +96,6 @@ pub use seed::fill_uniform;
 pub use softmax::{HELPER_THREADS, Softmax};
 pub use sparse_model::{LossSlope, ScoreLoss, SparseModel};
 pub use step_event::{LayerShape, StepEvent};
-pub use table::{RowDescent, Table};
+pub use table::{KeysAhead, RowDescent, Table};
 pub use tally::{Score, Tally};
 pub use thread_pool::POOL_THREADS;

@@ -213,7 +213,7 @@ fn a_linear_loss_gives_the_same_bits_in_place_and_with_a_compact_slice() {
     for step in 0..50 {
         let loss = step_on_table(&mut model, &compact, step, &set);
         let score_loss = model.score_loss().unwrap();
-        let got = descent.gradient(score_loss, &in_place, set.rows(), std::iter::empty());
+        let got = descent.gradient(score_loss, &in_place, set.rows(), &mut std::iter::empty());
         descent.update(&in_place, step, set.rows());
         assert_eq!(got.to_bits(), loss.to_bits());
         assert_eq!(contents(&in_place), contents(&compact), "step {step}");

@@ -4,6 +4,7 @@
 //! grows beyond the blocks: a line above the limit is skipped and reported.
 
 use std::io::{self, Read};
+use std::ops::Range;
 
 use memchr::memchr;
 use paceline_data::sparse::MAX_LINE_BYTES;
@@ -21,19 +22,31 @@ const MOST_SKIPPED_BYTES: u64 = 2 << 30;
 /// A block of text.
 #[derive(Debug)]
 pub(crate) struct Block {
-    bytes: Box<[u8]>,
-    range: std::ops::Range<usize>,
+    /// As long as a block may be.
+    bytes: Vec<u8>,
+    range: Range<usize>,
 }
 
 impl Default for Block {
     fn default() -> Self {
-        Self { bytes: vec![0; BLOCK_BYTES].into_boxed_slice(), range: 0..0 }
+        Self { bytes: vec![0; BLOCK_BYTES], range: 0..0 }
     }
 }
 
 impl Block {
     pub(crate) fn text(&self) -> &[u8] {
         &self.bytes[self.range.clone()]
+    }
+
+    /// A block that uses memory of an earlier one.
+    pub(crate) fn with_memory(mut bytes: Vec<u8>) -> Self {
+        bytes.resize(BLOCK_BYTES, 0);
+        Self { bytes, range: 0..0 }
+    }
+
+    /// The memory of the block, and where in it the text is.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Range<usize>) {
+        (self.bytes, self.range)
     }
 
     /// Removes the first bytes.
@@ -57,7 +70,7 @@ pub(crate) enum NextBlock {
 
 /// Reads the blocks of a stream.
 pub(crate) struct TableBlocks<'s> {
-    source: &'s mut dyn Read,
+    source: Box<dyn Read + 's>,
     pub(crate) format: TextFormat,
     /// What the next block begins with.
     carried: Vec<u8>,
@@ -65,14 +78,14 @@ pub(crate) struct TableBlocks<'s> {
 }
 
 impl<'s> TableBlocks<'s> {
-    pub(crate) fn new(source: &'s mut dyn Read, format: TextFormat) -> Self {
+    pub(crate) fn new(source: Box<dyn Read + 's>, format: TextFormat) -> Self {
         Self { source, format, carried: Vec::new(), ended: false }
     }
 
     /// The beginning of what is read next: as much as a block has room for.
     pub(crate) fn peek(&mut self) -> io::Result<&[u8]> {
         let room = BLOCK_BYTES - self.carried.len();
-        let mut more = self.source.take(room as u64);
+        let mut more = self.source.by_ref().take(room as u64);
         self.ended |= more.read_to_end(&mut self.carried)? < room;
         Ok(&self.carried)
     }
@@ -155,8 +168,8 @@ mod tests {
 
     const COMMAS: TextFormat = TextFormat { delimiter: b',', quotes: true, header: false };
 
-    fn read_all(mut text: &[u8]) -> Vec<(NextBlock, Vec<u8>)> {
-        let mut reader = TableBlocks::new(&mut text, COMMAS);
+    fn read_all(text: &[u8]) -> Vec<(NextBlock, Vec<u8>)> {
+        let mut reader = TableBlocks::new(Box::new(text), COMMAS);
         let (mut block, mut found) = (Block::default(), Vec::new());
         loop {
             let next = reader.read(&mut block).unwrap();

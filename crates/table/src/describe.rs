@@ -36,7 +36,7 @@ pub fn describe_stream(
     let name = Path::new("standard input");
     let unpacked = paceline_data::unpack::Unpacked::new(source);
     let mut content = unpacked.map_err(DataError::io("read", name))?;
-    let text = TableText::open(name, &mut content, &spec.format)?;
+    let text = TableText::open(name, Box::new(&mut content), &spec.format)?;
     let table = plan_table(spec, &text, false)?;
     Ok(section("PATH", &table))
 }

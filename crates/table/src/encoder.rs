@@ -4,6 +4,7 @@
 //! in another order, and may have more. Encoding allocates nothing once a row's memory has grown.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use paceline_data::DataError;
 
@@ -333,7 +334,19 @@ impl NumberScale {
 }
 
 /// `ln(1 + |x|)` with the sign of `x`.
+#[inline]
 pub(crate) fn signed_log(number: f32) -> f32 {
+    // Most numbers in tables are counts, and computing a logarithm takes longer than parsing one.
+    static OF_COUNTS: LazyLock<[f32; 4096]> =
+        LazyLock::new(|| std::array::from_fn(|count| computed_log(count as f32)));
+    let count = number as usize;
+    match OF_COUNTS.get(count) {
+        Some(&log) if (count as f32).to_bits() == number.to_bits() => log,
+        _ => computed_log(number),
+    }
+}
+
+fn computed_log(number: f32) -> f32 {
     f64::from(number).abs().ln_1p().copysign(f64::from(number)) as f32
 }
 
@@ -351,4 +364,18 @@ pub(crate) fn missing_column(name: &str, names: &[String]) -> DataError {
         }
     };
     DataError::SparseSpec { kind: "table", what: format!("there is no column {name:?}{hint}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithms_of_counts_are_those_that_would_be_computed() {
+        let counts = (0..5_000).map(|count| count as f32);
+        for number in counts.chain([0.5, 7.25, -0.0, -3.0, 1e30, f32::MAX]) {
+            let expected = f64::from(number).abs().ln_1p().copysign(f64::from(number)) as f32;
+            assert_eq!(signed_log(number).to_bits(), expected.to_bits(), "{number}");
+        }
+    }
 }

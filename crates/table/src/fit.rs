@@ -60,7 +60,7 @@ impl<'a> Fit<'a> {
                 TableEvent::LongLine(line) => return Err(errors.at(line, long_line())),
             };
             if let Some((at, what)) = block.part.fault.take() {
-                return Err(errors.within(&block, at, what));
+                return Err(errors.within(block.first_line, &block.text[..at], what));
             }
             for (total, next) in totals.iter_mut().zip(&mut block.part.stats) {
                 total.merge(next);

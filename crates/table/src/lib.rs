@@ -35,6 +35,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod blocks;
+mod byte_scan;
 mod column;
 mod describe;
 mod encoded_row;

@@ -22,7 +22,7 @@ use crate::fit::Fit;
 use crate::format_choice::FormatChoice;
 use crate::infer::{ColumnPlanner, PlannedColumn};
 use crate::sample::TableSample;
-use crate::table_file::{TableContent, open_table_file};
+use crate::table_file::open_table_file;
 use crate::table_reader::TableReader;
 use crate::table_text::TableText;
 use crate::text_format::TextFormat;
@@ -213,8 +213,7 @@ fn learn(
         let mut done = 0;
         for file in files {
             let mut text = open_content(file, all, &mut done, observer)?;
-            let mut content = TableContent::of(file, &mut text)?;
-            let read = open_table_file(file, &mut content, &(*format).into())
+            let read = open_table_file(file, &mut text, &(*format).into())
                 .and_then(|table| fit.read(file, table));
             read.map_err(interrupted)?;
         }
@@ -238,8 +237,7 @@ pub(crate) fn plan_columns(
 ) -> Result<PlannedTable, DataError> {
     let mut done = 0;
     let mut text = open_content(first, 0, &mut done, observer)?;
-    let mut content = TableContent::of(first, &mut text)?;
-    let table = open_table_file(first, &mut content, &spec.format).map_err(interrupted)?;
+    let table = open_table_file(first, &mut text, &spec.format).map_err(interrupted)?;
     plan_table(spec, &table, needs_label)
 }
 

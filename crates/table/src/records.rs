@@ -9,6 +9,7 @@
 
 use memchr::{memchr, memchr2, memrchr};
 
+use crate::byte_scan::ByteScan;
 use crate::text_format::TextFormat;
 
 const QUOTE: u8 = b'"';
@@ -16,25 +17,27 @@ const QUOTE: u8 = b'"';
 /// The fields of one record, reused from record to record.
 #[derive(Debug, Default)]
 pub struct RecordFields<'a> {
-    /// The record, if its fields are slices of it.
-    record: &'a [u8],
+    /// The text that the record is part of, if its fields are slices of it.
+    text: &'a [u8],
     /// The text of the fields of a record with quotes.
     unquoted: Vec<u8>,
     is_unquoted: bool,
-    /// Start and end of each field.
-    bounds: Vec<(u32, u32)>,
+    /// Where the first field begins.
+    start: u32,
+    /// Where each field ends. The next one begins after a byte between them.
+    ends: Vec<u32>,
 }
 
 impl<'a> RecordFields<'a> {
     /// The number of fields.
     #[inline]
     pub fn len(&self) -> usize {
-        self.bounds.len()
+        self.ends.len()
     }
 
     /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
-        self.bounds.is_empty()
+        self.ends.is_empty()
     }
 
     /// The field at an index.
@@ -43,56 +46,52 @@ impl<'a> RecordFields<'a> {
     /// If there is no such field.
     #[inline]
     pub fn get(&self, index: usize) -> &[u8] {
-        let (start, end) = self.bounds[index];
-        &self.text()[start as usize..end as usize]
+        let start = index.checked_sub(1).map_or(self.start, |before| self.ends[before] + 1);
+        &self.text()[start as usize..self.ends[index] as usize]
     }
 
     /// All fields, in order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let text = self.text();
-        self.bounds.iter().map(|&(start, end)| &text[start as usize..end as usize])
+        let (text, mut start) = (self.text(), self.start as usize);
+        self.ends.iter().map(move |&end| {
+            let field = &text[start..end as usize];
+            start = end as usize + 1;
+            field
+        })
     }
 
     #[inline]
     fn text(&self) -> &[u8] {
-        if self.is_unquoted { &self.unquoted } else { self.record }
+        if self.is_unquoted { &self.unquoted } else { self.text }
     }
 
-    /// Splits a record without quotes.
+    /// Begins a record without quotes.
     #[inline]
-    fn split(&mut self, record: &'a [u8], delimiter: u8) {
-        (self.record, self.is_unquoted) = (record, false);
-        self.bounds.clear();
-        let mut start = 0;
-        // RecordFields are a few bytes long, so a simple loop is fastest.
-        for (at, &byte) in (0u32..).zip(record) {
-            if byte == delimiter {
-                self.bounds.push((start, at));
-                start = at + 1;
-            }
-        }
-        self.bounds.push((start, record.len() as u32));
+    fn begin(&mut self, text: &'a [u8], start: usize) {
+        (self.text, self.is_unquoted) = (text, false);
+        self.start = start as u32;
+        self.ends.clear();
     }
 
     /// Splits a record that may have quotes.
-    fn split_quoted(&mut self, record: &'a [u8], delimiter: u8) {
-        self.is_unquoted = true;
+    fn split_quoted(&mut self, record: &[u8], delimiter: u8) {
+        (self.is_unquoted, self.start) = (true, 0);
         self.unquoted.clear();
-        self.bounds.clear();
+        self.ends.clear();
         let mut rest = record;
         loop {
-            let start = self.unquoted.len() as u32;
             if let [QUOTE, inside @ ..] = rest {
                 rest = self.copy_quoted(inside);
             }
             let end = memchr(delimiter, rest);
             self.unquoted.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
-            self.bounds.push((start, self.unquoted.len() as u32));
+            self.ends.push(self.unquoted.len() as u32);
             match end {
                 Some(end) => rest = &rest[end + 1..],
                 None => return,
             }
+            self.unquoted.push(delimiter);
         }
     }
 
@@ -116,47 +115,65 @@ impl<'a> RecordFields<'a> {
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     text: &'a [u8],
+    scan: ByteScan,
     at: usize,
     /// Where the last record began.
     started: usize,
     format: TextFormat,
-    has_quotes: bool,
 }
 
 impl<'a> Records<'a> {
     /// The records of a text.
+    ///
+    /// # Panics
+    /// If the text has 4 GiB or more.
     pub fn new(text: &'a [u8], format: TextFormat) -> Self {
-        let has_quotes = format.quotes && memchr(QUOTE, text).is_some();
-        Self { text, at: 0, started: 0, format, has_quotes }
+        assert!(u32::try_from(text.len()).is_ok(), "a text of 4 GiB");
+        let quote = if format.quotes { QUOTE } else { b'\n' };
+        let scan = ByteScan::new(format.delimiter, quote);
+        Self { text, scan, at: 0, started: 0, format }
     }
 
     /// Moves to the next record. Returns false at the end.
     #[inline]
     pub fn next(&mut self, fields: &mut RecordFields<'a>) -> bool {
         while self.at < self.text.len() {
-            let rest = &self.text[self.at..];
             self.started = self.at;
-            let mut end = memchr(b'\n', rest).unwrap_or(rest.len());
-            let is_quoted = self.has_quotes && memchr(QUOTE, &rest[..end]).is_some();
-            if is_quoted {
-                end = match record_end(rest, self.format.delimiter) {
-                    RecordEnd::At(end) => end - 1,
-                    RecordEnd::None | RecordEnd::OpenQuote => rest.len(),
-                };
+            fields.begin(self.text, self.at);
+            let end = loop {
+                match self.scan.next(self.text) {
+                    Some(found) if !found.is_special => fields.ends.push(found.at as u32),
+                    Some(found) if self.text[found.at] == b'\n' => break found.at,
+                    Some(_) => break self.split_quoted(fields),
+                    None => break self.text.len(),
+                }
+            };
+            self.at = end + 1;
+            if fields.is_unquoted {
+                return true;
             }
-            self.at += end + 1;
-            let record = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
-            if record.is_empty() {
-                continue;
+            let has_return = end > self.started && self.text[end - 1] == b'\r';
+            let end = end - usize::from(has_return);
+            if end > self.started {
+                fields.ends.push(end as u32);
+                return true;
             }
-            if is_quoted {
-                fields.split_quoted(record, self.format.delimiter);
-            } else {
-                fields.split(record, self.format.delimiter);
-            }
-            return true;
         }
         false
+    }
+
+    /// Splits the record at `started`, which has quotes. Returns where it ends.
+    #[cold]
+    fn split_quoted(&mut self, fields: &mut RecordFields<'a>) -> usize {
+        let rest = &self.text[self.started..];
+        let end = match record_end(rest, self.format.delimiter) {
+            RecordEnd::At(end) => end - 1,
+            RecordEnd::None | RecordEnd::OpenQuote => rest.len(),
+        };
+        let record = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+        fields.split_quoted(record, self.format.delimiter);
+        self.scan.restart(self.started + end + 1);
+        self.started + end
     }
 
     /// The byte after the last record.
@@ -255,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fields_are_those_of_the_crate_csv(text in "[a\",\n]{0,40}") {
+        fn fields_are_those_of_the_crate_csv(text in "[a\",\n]{0,200}") {
             prop_assert_eq!(read(text.as_bytes(), COMMAS), read_by_crate_csv(text.as_bytes()));
         }
 

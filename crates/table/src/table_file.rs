@@ -9,53 +9,20 @@ use paceline_data::{DataError, unpack};
 use crate::format_choice::FormatChoice;
 use crate::table_text::TableText;
 
-/// Opens a table. `content` is the file, unpacked; a Parquet file is opened again by its path.
+/// Opens a table. `text` is the file, unpacked; a Parquet file is opened again by its path.
 pub(crate) fn open_table_file<'s>(
     path: &'s Path,
-    content: &'s mut TableContent<'_>,
+    text: &'s mut dyn Read,
     choice: &FormatChoice,
 ) -> Result<TableText<'s>, DataError> {
-    match content {
-        TableContent::Text(text) => TableText::open(path, *text, choice),
+    match parquet_text(path)? {
+        None => TableText::open(path, Box::new(text), choice),
         #[cfg(feature = "parquet")]
-        TableContent::Parquet(text) => {
+        Some(parquet) => {
+            let text = parquet.metered_by(text);
             let format = crate::parquet_text::PARQUET_FORMAT;
-            Ok(TableText::open(path, text, &format.into())?.counting_rows())
+            Ok(TableText::open(path, Box::new(text), &format.into())?.counting_rows())
         }
-    }
-}
-
-/// The content of a file.
-pub(crate) enum TableContent<'c> {
-    Text(&'c mut dyn Read),
-    #[cfg(feature = "parquet")]
-    Parquet(crate::parquet_text::MeteredParquet<'c>),
-}
-
-impl<'c> TableContent<'c> {
-    /// The content of a file whose text, if it is text, is `text`.
-    pub(crate) fn of(path: &Path, text: &'c mut dyn Read) -> Result<Self, DataError> {
-        match &first_bytes(path) {
-            b"PAR1" => {}
-            b"PARE" => {
-                let what = "this is an encrypted Parquet file; decrypt it first".into();
-                return Err(DataError::Sparse { path: path.into(), what });
-            }
-            _ => return Ok(TableContent::Text(text)),
-        }
-        #[cfg(feature = "parquet")]
-        {
-            let parquet = crate::parquet_text::ParquetText::open(path)?;
-            Ok(TableContent::Parquet(parquet.metered_by(text)))
-        }
-        #[cfg(not(feature = "parquet"))]
-        Err(DataError::Sparse {
-            path: path.into(),
-            what:
-                "this is a Parquet file, but this program was built without the feature parquet; \
-                   build it with that feature, or convert the file to CSV"
-                    .into(),
-        })
     }
 }
 
@@ -64,13 +31,39 @@ impl<'c> TableContent<'c> {
 /// # Errors
 /// If the file cannot be opened, or is a Parquet file that cannot be read.
 pub fn open_table_stream(path: &Path) -> Result<Box<dyn Read + Send>, DataError> {
-    let mut unpacked = unpack::open(path)?;
-    match TableContent::of(path, &mut unpacked)? {
-        TableContent::Text(_) => {}
+    let unpacked = unpack::open(path)?;
+    match parquet_text(path)? {
+        None => Ok(Box::new(unpacked)),
         #[cfg(feature = "parquet")]
-        TableContent::Parquet(parquet) => return Ok(Box::new(parquet.text)),
+        Some(text) => Ok(Box::new(text)),
     }
-    Ok(Box::new(unpacked))
+}
+
+/// What reads Parquet files.
+#[cfg(feature = "parquet")]
+type ParquetReader = crate::parquet_text::ParquetText;
+#[cfg(not(feature = "parquet"))]
+type ParquetReader = std::convert::Infallible;
+
+/// The text of a file, if it is a Parquet file.
+fn parquet_text(path: &Path) -> Result<Option<ParquetReader>, DataError> {
+    match &first_bytes(path) {
+        b"PAR1" => {}
+        b"PARE" => {
+            let what = "this is an encrypted Parquet file; decrypt it first".into();
+            return Err(DataError::Sparse { path: path.into(), what });
+        }
+        _ => return Ok(None),
+    }
+    #[cfg(feature = "parquet")]
+    return crate::parquet_text::ParquetText::open(path).map(Some);
+    #[cfg(not(feature = "parquet"))]
+    Err(DataError::Sparse {
+        path: path.into(),
+        what: "this is a Parquet file, but this program was built without the feature parquet; \
+               build it with that feature, or convert the file to CSV"
+            .into(),
+    })
 }
 
 /// The first bytes of a file; zeros if it has none.

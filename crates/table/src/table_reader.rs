@@ -2,18 +2,20 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
-use paceline_data::sparse::{ReadCounts, RowReader, SparseRow};
+use paceline_data::sparse::{RowBlock, RowBlockParser, RowBlocks, RowReader, SparseRow};
 use paceline_data::{DataError, OnBad};
 use sha2::{Digest as _, Sha256};
 
+use crate::blocks::{Block, NextBlock};
 use crate::encoded_row::EncodedRow;
 use crate::encoder::RowEncoder;
 use crate::featurizer::Featurizer;
 use crate::format_choice::FormatChoice;
 use crate::records::{RecordFields, Records};
-use crate::table_file::{TableContent, open_table_file};
-use crate::table_text::{BlockWork, TableEvent, long_line};
+use crate::table_file::open_table_file;
+use crate::table_text::{RowErrors, TableText, long_line};
 use crate::text_format::TextFormat;
 
 /// Reads the rows of a featuriser's tables.
@@ -35,39 +37,50 @@ impl RowReader for TableReader<'_> {
         format!("featurizer {digest}\n")
     }
 
-    fn read(
-        &self,
-        file: &Path,
-        content: &mut dyn Read,
-        take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
-    ) -> Result<ReadCounts, DataError> {
-        let mut content = TableContent::of(file, content)?;
-        let table = open_table_file(file, &mut content, &self.featurizer.format.into())?;
+    fn open<'s>(
+        &'s self,
+        file: &'s Path,
+        content: &'s mut dyn Read,
+    ) -> Result<Box<dyn RowBlocks + 's>, DataError> {
+        let table = open_table_file(file, content, &self.featurizer.format.into())?;
         let encoder = self.featurizer.encoder(table.names());
         let encoder = encoder.map_err(|error| of_file(file, error))?;
-        let errors = table.row_errors();
-        let on_bad = self.on_bad;
-        let work = EncodeWork { encoder: &encoder, format: table.format(), on_bad };
-        let mut counts = ReadCounts::default();
-        table.parse_all(&work, &mut |event| {
-            let block = match event {
-                TableEvent::Parsed(block) => block,
-                TableEvent::LongLine(_) if on_bad == OnBad::Skip => {
-                    counts.skipped += 1;
-                    return Ok(());
-                }
-                TableEvent::LongLine(line) => return Err(errors.at(line, long_line())),
-            };
-            block.part.for_each_row(take)?;
-            counts.rows += block.part.labels.len() as u64;
-            counts.skipped += block.part.skipped;
-            counts.bytes += block.text.len() as u64;
-            match block.part.fault.take() {
-                Some((at, what)) => Err(errors.within(&block, at, what)),
-                None => Ok(()),
-            }
-        })?;
-        Ok(counts)
+        let (format, on_bad, errors) = (table.format(), self.on_bad, table.row_errors());
+        let parser = Arc::new(TableParser { encoder, format, on_bad, errors });
+        let line = table.first_line();
+        Ok(Box::new(TableRowBlocks { table, parser, line, offset: 0 }))
+    }
+}
+
+/// The blocks of one file.
+struct TableRowBlocks<'s> {
+    table: TableText<'s>,
+    parser: Arc<TableParser>,
+    /// The line at which the next block begins, from 1.
+    line: u64,
+    /// Bytes so far, those of the header and of skipped lines excepted.
+    offset: u64,
+}
+
+impl RowBlocks for TableRowBlocks<'_> {
+    fn next(&mut self, block: &mut RowBlock) -> Result<bool, DataError> {
+        let mut next = Block::with_memory(std::mem::take(&mut block.bytes));
+        let found = self.table.next_block(&mut next)?;
+        block.parser = Some(match found {
+            NextBlock::End => return Ok(false),
+            NextBlock::Records => self.parser.clone(),
+            NextBlock::LongLine => Arc::new(LongLine(self.parser.clone())),
+            NextBlock::OpenQuote => Arc::new(OpenQuote(self.parser.clone())),
+        });
+        block.first = self.line;
+        (block.bytes, block.text) = next.into_parts();
+        let text = &block.bytes[block.text.clone()];
+        let is_long = found == NextBlock::LongLine;
+        self.line += self.table.counter().count(text) + u64::from(is_long);
+        // A skipped line counts, so that every block has an end of its own.
+        self.offset += text.len() as u64 + u64::from(is_long);
+        block.end_offset = self.offset;
+        Ok(true)
     }
 }
 
@@ -91,87 +104,58 @@ impl From<TextFormat> for FormatChoice {
 }
 
 /// Encodes the rows of blocks.
-struct EncodeWork<'a> {
-    encoder: &'a RowEncoder,
+struct TableParser {
+    encoder: RowEncoder,
     format: TextFormat,
     on_bad: OnBad,
+    errors: RowErrors,
 }
 
-/// The rows of a block.
-#[derive(Default)]
-struct EncodedBlock {
-    labels: Vec<u8>,
-    /// The weights of the rows, if the table has weights.
-    weights: Vec<f32>,
-    /// The index in the keys, and in the values, after each row.
-    ends: Vec<(usize, usize)>,
-    keys: Vec<u32>,
-    /// The values of the rows whose values are not all 1.
-    values: Vec<f32>,
-    skipped: u64,
-    /// The first bad row: where it begins, and what is wrong with it.
-    fault: Option<(usize, String)>,
-    row: EncodedRow,
-}
-
-impl BlockWork for EncodeWork<'_> {
-    type Part = EncodedBlock;
-
-    fn parse(&self, text: &[u8], block: &mut EncodedBlock) {
-        block.clear();
+impl RowBlockParser for TableParser {
+    fn parse(
+        &self,
+        block: &RowBlock,
+        take: &mut dyn FnMut(SparseRow<'_>),
+    ) -> Result<u64, DataError> {
+        let text = &block.bytes[block.text.clone()];
         let (mut records, mut fields) = (Records::new(text, self.format), RecordFields::default());
+        let (mut row, mut skipped) = (EncodedRow::default(), 0);
         while records.next(&mut fields) {
-            match self.encoder.encode(&fields, &mut block.row) {
-                Ok(()) => block.push_row(),
-                Err(_) if self.on_bad == OnBad::Skip => block.skipped += 1,
+            match self.encoder.encode(&fields, &mut row) {
+                Ok(()) => take(SparseRow {
+                    label: row.label.unwrap_or_default(),
+                    weight: row.weight.unwrap_or(1.0),
+                    keys: &row.keys,
+                    values: if row.all_ones() { &[] } else { &row.values },
+                }),
+                Err(_) if self.on_bad == OnBad::Skip => skipped += 1,
                 Err(fault) => {
                     let what = fault.describe(&fields, self.encoder.names());
-                    block.fault = Some((records.started(), what));
-                    return;
+                    return Err(self.errors.within(block.first, &text[..records.started()], what));
                 }
             }
         }
+        Ok(skipped)
     }
 }
 
-impl EncodedBlock {
-    fn clear(&mut self) {
-        self.labels.clear();
-        self.weights.clear();
-        self.ends.clear();
-        self.keys.clear();
-        self.values.clear();
-        (self.skipped, self.fault) = (0, None);
-    }
+/// A line above the limit.
+struct LongLine(Arc<TableParser>);
 
-    #[inline]
-    fn push_row(&mut self) {
-        self.labels.push(self.row.label.unwrap_or_default() as u8);
-        if let Some(weight) = self.row.weight {
-            self.weights.push(weight);
+impl RowBlockParser for LongLine {
+    fn parse(&self, block: &RowBlock, _: &mut dyn FnMut(SparseRow<'_>)) -> Result<u64, DataError> {
+        if self.0.on_bad == OnBad::Skip {
+            return Ok(1);
         }
-        self.keys.extend_from_slice(&self.row.keys);
-        if !self.row.all_ones() {
-            self.values.extend_from_slice(&self.row.values);
-        }
-        self.ends.push((self.keys.len(), self.values.len()));
+        Err(self.0.errors.at(block.first, long_line()))
     }
+}
 
-    fn for_each_row(
-        &self,
-        take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
-    ) -> Result<(), DataError> {
-        let (mut key, mut value) = (0, 0);
-        let rows = self.labels.iter().zip(&self.ends);
-        for (row, (&label, &(key_end, value_end))) in rows.enumerate() {
-            take(SparseRow {
-                label: label.into(),
-                weight: self.weights.get(row).copied().unwrap_or(1.0),
-                keys: &self.keys[key..key_end],
-                values: &self.values[value..value_end],
-            })?;
-            (key, value) = (key_end, value_end);
-        }
-        Ok(())
+/// A quote that is not closed: the rest of the file cannot be read.
+struct OpenQuote(Arc<TableParser>);
+
+impl RowBlockParser for OpenQuote {
+    fn parse(&self, block: &RowBlock, _: &mut dyn FnMut(SparseRow<'_>)) -> Result<u64, DataError> {
+        Err(self.0.errors.open_quote(block.first))
     }
 }

@@ -1,7 +1,7 @@
 //! The text of one file of a table: its header, then its records, block by block, on all cores.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
@@ -67,7 +67,7 @@ impl<'s> TableText<'s> {
     /// Opens the text of a file, which must be plain (not gzip). `path` is for errors.
     pub(crate) fn open(
         path: &'s Path,
-        source: &'s mut dyn Read,
+        source: Box<dyn Read + 's>,
         choice: &FormatChoice,
     ) -> Result<Self, DataError> {
         let guess = TextFormat { quotes: !choice.without_quotes, ..TextFormat::default() };
@@ -86,7 +86,7 @@ impl<'s> TableText<'s> {
         match first_is {
             NextBlock::Records => table.read_names(&mut first)?,
             NextBlock::LongLine => return Err(table.row_errors().at(1, long_line())),
-            NextBlock::OpenQuote => return Err(table.open_quote(1)),
+            NextBlock::OpenQuote => return Err(table.row_errors().open_quote(1)),
             NextBlock::End => return Err(table.fault("the file is empty".into())),
         }
         table.first = Some(first);
@@ -168,16 +168,8 @@ impl<'s> TableText<'s> {
     }
 
     /// Makes the errors of bad rows.
-    pub(crate) fn row_errors(&self) -> RowErrors<'s> {
-        RowErrors { path: self.path, counter: self.counter() }
-    }
-
-    fn open_quote(&self, line: u64) -> DataError {
-        self.fault(format!(
-            "line {line}: a quote is opened and not closed within {MAX_LINE_BYTES} bytes or before \
-             the end of the file; close it, or set data.quotes = false if quotes are ordinary \
-             characters"
-        ))
+    pub(crate) fn row_errors(&self) -> RowErrors {
+        RowErrors { path: self.path.into(), counter: self.counter() }
     }
 
     /// Parses all records on several threads, and hands over the results in the order of the file.
@@ -207,7 +199,7 @@ impl<'s> TableText<'s> {
                             done += 1;
                         }
                         if fault == NextBlock::OpenQuote {
-                            return Err(self.open_quote(line));
+                            return Err(self.row_errors().open_quote(line));
                         }
                         take(TableEvent::LongLine(line))?;
                         line += 1;
@@ -229,11 +221,18 @@ impl<'s> TableText<'s> {
         })
     }
 
-    fn counter(&self) -> RowCounter {
+    /// The line, or row, at which the first block begins, from 1.
+    pub(crate) fn first_line(&self) -> u64 {
+        self.line
+    }
+
+    /// Counts lines, or rows of a file without lines.
+    pub(crate) fn counter(&self) -> RowCounter {
         RowCounter { unit: self.unit, format: self.blocks.format }
     }
 
-    fn next_block(&mut self, block: &mut Block) -> Result<NextBlock, DataError> {
+    /// Reads the next block.
+    pub(crate) fn next_block(&mut self, block: &mut Block) -> Result<NextBlock, DataError> {
         if let Some(first) = self.first.take() {
             *block = first;
             return Ok(NextBlock::Records);
@@ -270,13 +269,12 @@ pub(crate) fn long_line() -> String {
 }
 
 /// Makes the errors of a file's bad rows.
-#[derive(Clone, Copy)]
-pub(crate) struct RowErrors<'s> {
-    path: &'s Path,
+pub(crate) struct RowErrors {
+    path: PathBuf,
     counter: RowCounter,
 }
 
-impl RowErrors<'_> {
+impl RowErrors {
     /// The error of a line, or of a row of a file without lines; from 1.
     pub(crate) fn at(&self, number: u64, what: String) -> DataError {
         let unit = match self.counter.unit {
@@ -284,17 +282,22 @@ impl RowErrors<'_> {
             #[cfg(feature = "parquet")]
             RowUnit::Rows => "row",
         };
-        DataError::Row { path: self.path.into(), unit, number, what }
+        DataError::Row { path: self.path.clone(), unit, number, what }
     }
 
-    /// The error of the row at an index of a block.
-    pub(crate) fn within<P>(
-        &self,
-        block: &ParsedBlock<'_, P>,
-        at: usize,
-        what: String,
-    ) -> DataError {
-        self.at(block.first_line + self.counter.count(&block.text[..at]), what)
+    /// The error of a row that comes after `text` in a block with this first line.
+    pub(crate) fn within(&self, first: u64, text: &[u8], what: String) -> DataError {
+        self.at(first + self.counter.count(text), what)
+    }
+
+    /// The error of a quote that is not closed.
+    pub(crate) fn open_quote(&self, line: u64) -> DataError {
+        let what = format!(
+            "line {line}: a quote is opened and not closed within {MAX_LINE_BYTES} bytes or before \
+             the end of the file; close it, or set data.quotes = false if quotes are ordinary \
+             characters"
+        );
+        DataError::Sparse { path: self.path.clone(), what }
     }
 }
 
@@ -311,13 +314,13 @@ enum RowUnit {
 
 /// Counts the lines or the rows of a text.
 #[derive(Clone, Copy, Debug)]
-struct RowCounter {
+pub(crate) struct RowCounter {
     unit: RowUnit,
     format: TextFormat,
 }
 
 impl RowCounter {
-    fn count(&self, text: &[u8]) -> u64 {
+    pub(crate) fn count(&self, text: &[u8]) -> u64 {
         if self.unit == RowUnit::Lines {
             return memchr_iter(b'\n', text).count() as u64;
         }

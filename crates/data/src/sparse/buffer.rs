@@ -4,7 +4,9 @@
 //! and each may wait for memory. So bounds are prefetched some rows ahead, and keys fewer rows
 //! ahead, when their bounds have arrived.
 
+use super::row_store::RowPlace;
 use super::rows::SparseRows;
+use super::segment::KeyBuffer;
 
 /// A reusable buffer for one batch of sparse rows. It allocates only while it grows.
 #[derive(Debug, Default)]
@@ -13,15 +15,17 @@ pub struct SparseBuffer {
     /// length.
     pub starts: Vec<u32>,
     /// The rows' keys, row after row.
-    pub keys: Vec<u32>,
+    pub keys: KeyBuffer,
     /// The values of the keys; empty if all are 1.
     pub values: Vec<f32>,
     /// The rows' labels, 0 or 1, or the numbers of their classes.
     pub labels: Vec<u32>,
     /// The rows' weights; empty if they have none.
     pub weights: Vec<f32>,
-    /// Where the rows lie in their store.
+    /// Where the rows lie in their store, those that are not read yet included.
     places: Vec<u32>,
+    /// Rows that were found, by the index of the row.
+    found: [RowPlace; BOUNDS_AHEAD],
 }
 
 /// How many rows before its use a row's bounds, and then its keys, are prefetched.
@@ -34,47 +38,83 @@ impl SparseBuffer {
     /// # Panics
     /// If an index is out of range, or the rows have more than 2^32 - 1 entries.
     pub fn fill(&mut self, rows: &SparseRows, examples: impl ExactSizeIterator<Item = usize>) {
-        let mut places = std::mem::take(&mut self.places);
-        places.clear();
-        places.extend(examples.map(|example| rows.locate(example) as u32));
-        self.fill_stored(rows, &places);
-        self.places = places;
+        self.places.clear();
+        self.places.extend(examples.map(|example| rows.locate(example) as u32));
+        self.begin_places(rows);
+        while self.read_next(rows) {}
     }
 
-    /// Replaces the buffer's contents with the rows at these places in their store.
+    /// Replaces the buffer's contents with rows that are yet to be read, each by a call to
+    /// [`read_next`](Self::read_next). `places` say where they lie in their store
+    /// ([`SparseRows::locate_all`]).
     ///
     /// # Panics
-    /// If the store has no such place, or the rows have more than 2^32 - 1 entries.
-    pub fn fill_stored(&mut self, rows: &SparseRows, places: &[u32]) {
+    /// If the store has no such place.
+    pub fn begin(&mut self, rows: &SparseRows, places: &[u32]) {
+        self.places.clear();
+        self.places.extend_from_slice(places);
+        self.begin_places(rows);
+    }
+
+    fn begin_places(&mut self, rows: &SparseRows) {
         self.starts.clear();
         self.keys.clear();
         self.values.clear();
         self.labels.clear();
         self.weights.clear();
         self.starts.push(0);
-        let has_values = !rows.all_ones();
-        let places = places.iter().map(|&place| place as usize);
-        let (mut bounds, mut keys) = (places.clone(), places.clone());
-        bounds.by_ref().take(BOUNDS_AHEAD).for_each(|place| rows.prefetch_bounds(place));
-        keys.by_ref().take(KEYS_AHEAD).for_each(|place| rows.prefetch_keys(place));
-        for place in places {
-            if let Some(later) = bounds.next() {
-                rows.prefetch_bounds(later);
-            }
-            if let Some(later) = keys.next() {
-                rows.prefetch_keys(later);
-            }
-            self.labels.push(rows.read_stored(place, &mut self.keys, &mut self.values));
-            if has_values {
-                self.values.resize(self.keys.len(), 1.0);
-            }
-            self.weights.extend(rows.stored_weight(place));
-            self.starts.push(self.keys.len() as u32);
+        for index in 0..self.places.len().min(BOUNDS_AHEAD) {
+            self.find(rows, index);
         }
-        assert!(u32::try_from(self.keys.len()).is_ok(), "too many entries for one batch");
+        for index in 0..self.places.len().min(KEYS_AHEAD) {
+            rows.store().prefetch_row(self.found[index]);
+        }
     }
 
-    /// The number of rows.
+    /// Finds a row and prefetches its bounds.
+    #[inline]
+    fn find(&mut self, rows: &SparseRows, index: usize) {
+        let found = rows.store().find(self.places[index] as usize);
+        rows.store().prefetch_bounds(found);
+        self.found[index % BOUNDS_AHEAD] = found;
+    }
+
+    /// Reads the next row of those that were begun; false if there are no more.
+    ///
+    /// # Panics
+    /// If the rows have more than 2^32 - 1 entries, or are not those of `begin`.
+    #[inline]
+    pub fn read_next(&mut self, rows: &SparseRows) -> bool {
+        let index = self.labels.len();
+        let Some(&place) = self.places.get(index) else { return false };
+        let row = self.found[index % BOUNDS_AHEAD];
+        if index + BOUNDS_AHEAD < self.places.len() {
+            self.find(rows, index + BOUNDS_AHEAD);
+        }
+        if index + KEYS_AHEAD < self.places.len() {
+            rows.store().prefetch_row(self.found[(index + KEYS_AHEAD) % BOUNDS_AHEAD]);
+        }
+        let label = rows.store().read(row, &mut self.keys, &mut self.values);
+        self.labels.push(label.into());
+        if !rows.all_ones() {
+            self.values.resize(self.keys.len(), 1.0);
+        }
+        self.weights.extend(rows.stored_weight(place as usize));
+        assert!(self.keys.len() <= u32::MAX as usize, "too many entries for one batch");
+        self.starts.push(self.keys.len() as u32);
+        true
+    }
+
+    /// The keys of a row that was read.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn row_keys(&self, row: usize) -> &[u32] {
+        &self.keys[self.starts[row] as usize..self.starts[row + 1] as usize]
+    }
+
+    /// The number of rows that were read.
     pub fn len(&self) -> usize {
         self.labels.len()
     }

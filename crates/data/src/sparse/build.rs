@@ -17,12 +17,11 @@ use super::clicks::{Clicks, FIRST_TEST_ROW};
 use super::collected_rows::CollectedRows;
 use super::format::SparseFormat;
 use super::label_rule::LabelRule;
-use super::limits::MAX_FEATURES;
 use super::pipeline::{Pipeline, SegmentMaker, SegmentSink, with_pipeline};
 use super::row::RowBuffer;
 use super::row_blocks::{
-    FileBlock, FileRows, GeneratedBlock, GeneratedRows, PushedBlock, PushedFile, PushedRows,
-    RowCollector, Submit,
+    FileBlock, FileRows, GeneratedBlock, GeneratedRows, ReaderBlock, ReaderRows, RowCollector,
+    Submit,
 };
 use super::row_reader::RowReader;
 use super::segment::{KeyCode, KeyEncoder, SegmentHeader, SourcePosition, encode_segment};
@@ -115,8 +114,8 @@ impl CacheBuild<'_> {
         let BuildInputs { spec, reader, sources, .. } = self.inputs;
         let train_files = sources.train.len();
         match (reader, spec.kind) {
-            (Some(reader), _) => self.run(resumed, &PushedRows { train_files }, |from, submit| {
-                self.push_files(reader, from, submit)
+            (Some(reader), _) => self.run(resumed, &ReaderRows { train_files }, |from, submit| {
+                self.read_blocks(reader, from, submit)
             }),
             (None, SparseKind::Clicks) => {
                 let clicks = Clicks::new(spec.features.unwrap_or_default(), spec.seed);
@@ -168,8 +167,7 @@ impl CacheBuild<'_> {
                     Ok(()) | Err(ReadStop::Sampled) => {}
                     Err(stop) => return Err(stop),
                 }
-                let limit = spec.features.unwrap_or(MAX_FEATURES) as u64 + 1;
-                let code = KeyCode::for_sample(sample.keys(), sample.ends(), limit);
+                let code = KeyCode::for_sample(sample.keys(), sample.ends());
                 self.meter.borrow_mut().restart();
                 CacheWriter::create(part, identity, code, self.first_index)?
             }
@@ -221,29 +219,32 @@ impl CacheBuild<'_> {
         }
     }
 
-    /// Reads files that another crate knows how to read.
-    fn push_files(
+    /// Reads the blocks of files that another crate knows how to read.
+    fn read_blocks(
         &self,
         reader: &dyn RowReader,
         from: SourcePosition,
-        submit: Submit<'_, PushedBlock>,
+        submit: Submit<'_, ReaderBlock>,
     ) -> Result<(), ReadStop> {
         for (file, path) in (0..).zip(self.inputs.sources.all()).skip(from.file as usize) {
             self.skip_done(file, from);
             self.meter.borrow_mut().set_what("reading", path);
             let metered = |content| MeteredRead { content, meter: &self.meter };
             let mut content = unpack::open_with(path, metered).map_err(interrupted)?;
-            let mut pushed = PushedFile {
-                skip: if file == from.file { from.number } else { 0 },
-                block: PushedBlock { file, ..PushedBlock::default() },
-                submit: &mut *submit,
-                stop: None,
-            };
-            let read = reader.read(path, &mut content, &mut |row| pushed.push(row));
-            pushed.end(read).map_err(|stop| match stop {
-                ReadStop::Error(error) => interrupted(error),
-                stop => stop,
-            })?;
+            let mut blocks = reader.open(path, &mut content).map_err(interrupted)?;
+            // What was converted before is read again, but not parsed.
+            let done = if file == from.file { from.offset } else { 0 };
+            while submit(&mut |block: &mut ReaderBlock| {
+                block.file = file;
+                loop {
+                    if !blocks.next(&mut block.rows).map_err(interrupted)? {
+                        return Ok(false);
+                    }
+                    if block.rows.end_offset > done {
+                        return Ok(true);
+                    }
+                }
+            })? {}
         }
         Ok(())
     }
@@ -278,7 +279,7 @@ impl CacheBuild<'_> {
 /// Parses and encodes blocks.
 struct EncodedRows<'a, C> {
     collect: &'a C,
-    encoder: KeyEncoder<'a>,
+    encoder: KeyEncoder,
     labels: LabelRule,
 }
 

@@ -4,14 +4,17 @@ use std::fs;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::*;
 use crate::open_observer::{OpenReport, ignore_reports};
-use crate::sparse::stream::ReadCounts;
+use crate::sparse::row_reader::{RowBlock, RowBlockParser, RowBlocks};
 
-/// Stops at the given report of progress.
+/// Stops at the given report of progress. Reports while nothing moves do not count: how many there
+/// are depends on the machine.
 struct StopAt {
     reports: usize,
+    share: f64,
     stop_at: usize,
     notes: String,
 }
@@ -22,7 +25,8 @@ impl OpenObserver for StopAt {
             OpenReport::Note(text) => self.notes += text,
             OpenReport::Progress(progress) => {
                 assert!(progress.share <= 1.0 && progress.share_before <= progress.share);
-                self.reports += 1;
+                self.reports += usize::from(progress.share != self.share);
+                self.share = progress.share;
             }
             OpenReport::Waiting { .. } => {}
         }
@@ -35,7 +39,7 @@ impl OpenObserver for StopAt {
 }
 
 fn stop_at(stop_at: usize) -> StopAt {
-    StopAt { reports: 0, stop_at, notes: String::new() }
+    StopAt { reports: 0, share: -1.0, stop_at, notes: String::new() }
 }
 
 /// Rows of the numbers in a file, for conversions by a reader of another crate.
@@ -50,26 +54,46 @@ impl RowReader for NumberReader {
         String::new()
     }
 
-    fn read(
+    fn open<'s>(
+        &'s self,
+        _file: &'s Path,
+        content: &'s mut dyn Read,
+    ) -> Result<Box<dyn RowBlocks + 's>, DataError> {
+        Ok(Box::new(NumberBlocks { content, offset: 0 }))
+    }
+}
+
+struct NumberBlocks<'s> {
+    content: &'s mut dyn Read,
+    offset: u64,
+}
+
+impl RowBlocks for NumberBlocks<'_> {
+    fn next(&mut self, block: &mut RowBlock) -> Result<bool, DataError> {
+        block.bytes.clear();
+        let mut next = self.content.take(50_000);
+        let read = next.read_to_end(&mut block.bytes).map_err(DataError::io("read", "numbers"))?;
+        self.offset += read as u64;
+        (block.text, block.end_offset) = (0..read, self.offset);
+        block.parser = Some(Arc::new(NumberParser));
+        Ok(read > 0)
+    }
+}
+
+struct NumberParser;
+
+impl RowBlockParser for NumberParser {
+    fn parse(
         &self,
-        _file: &Path,
-        content: &mut dyn Read,
-        take: &mut dyn FnMut(crate::SparseRow<'_>) -> Result<(), DataError>,
-    ) -> Result<ReadCounts, DataError> {
-        let mut counts = ReadCounts { skipped: 3, ..ReadCounts::default() };
-        let mut buffer = [0; 4096];
-        loop {
-            let read = content.read(&mut buffer).map_err(DataError::io("read", "numbers"))?;
-            if read == 0 {
-                return Ok(counts);
-            }
-            for &byte in &buffer[..read] {
-                let keys = [byte.into(), 300];
-                let (label, weight) = (u32::from(byte) % 5, f32::from(byte) / 2.0);
-                take(crate::SparseRow { label, weight, keys: &keys, values: &[0.5, 1.0] })?;
-                counts.rows += 1;
-            }
+        block: &RowBlock,
+        take: &mut dyn FnMut(crate::SparseRow<'_>),
+    ) -> Result<u64, DataError> {
+        for &byte in &block.bytes[block.text.clone()] {
+            let keys = [byte.into(), 300];
+            let (label, weight) = (u32::from(byte) % 5, f32::from(byte) / 2.0);
+            take(crate::SparseRow { label, weight, keys: &keys, values: &[0.5, 1.0] });
         }
+        Ok(3)
     }
 }
 
@@ -132,9 +156,9 @@ fn generated_rows_are_converted_to_the_same_bytes_however_often_it_is_interrupte
 fn rows_of_another_reader_are_converted_to_the_same_bytes_however_often_it_is_interrupted() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
-    let bytes: Vec<u8> = (0..300_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..1_200_000u32).map(|i| (i * 7 % 251) as u8).collect();
     fs::write(path("train"), &bytes).unwrap();
-    fs::write(path("test"), &bytes[..70_000]).unwrap();
+    fs::write(path("test"), &bytes[..300_000]).unwrap();
     let sources = SourceFiles { train: vec![path("train")], test: vec![path("test")] };
     let spec = SparseSpec::new(SparseKind::Table);
     check(&spec, &sources, Some(&NumberReader), dir.path());

@@ -72,7 +72,8 @@ pub use open::{
     is_row_cache, open_row_cache, open_rows, open_sparse, row_cache_dir, row_cache_path,
 };
 pub use row::{SparseRow, StoredRow};
-pub use row_reader::RowReader;
+pub use row_reader::{RowBlock, RowBlockParser, RowBlocks, RowReader};
 pub use rows::SparseRows;
+pub use segment::KeyBuffer;
 pub use spec::{IndexBase, SparseKind, SparseSpec};
 pub use stream::{ReadCounts, ReadOptions, read_rows};

@@ -67,7 +67,7 @@ fn short_decimal(text: &[u8]) -> Option<f32> {
     if value >= 1 << 24 {
         return None;
     }
-    let value = value as f32 / TENS[decimals];
+    let value = if decimals == 0 { value as f32 } else { value as f32 / TENS[decimals] };
     Some(if negative { -value } else { value })
 }
 

@@ -7,10 +7,10 @@ use super::blocks::InputBlock;
 use super::clicks::{ClickRow, Clicks};
 use super::collected_rows::CollectedRows;
 use super::example::FeatureNames;
-use super::row::{RowBuffer, SparseRow};
+use super::row::RowBuffer;
+use super::row_reader::RowBlock;
 use super::segment::{SegmentHeader, SourcePosition};
-use super::stream::{BlockParser, ReadCounts, ReadOptions, ReadStop};
-use crate::error::DataError;
+use super::stream::{BlockParser, ReadOptions, ReadStop};
 
 /// Makes a block, or says that there is none.
 pub(super) type FillBlock<'a, B> = &'a mut dyn FnMut(&mut B) -> Result<bool, ReadStop>;
@@ -71,86 +71,36 @@ impl RowCollector<FileBlock> for FileRows<'_> {
     }
 }
 
-/// Some rows that a reader of another crate pushed.
+/// A block of a file that another crate reads.
 #[derive(Default)]
-pub(super) struct PushedBlock {
+pub(super) struct ReaderBlock {
     pub(super) file: u32,
-    pub(super) rows: CollectedRows,
-    pub(super) skipped: u64,
-    /// Rows of the file up to the end of the block.
-    pub(super) number: u64,
-    /// Whether the file ends with the block.
-    pub(super) is_last: bool,
+    pub(super) rows: RowBlock,
 }
 
-pub(super) struct PushedRows {
+/// Parses blocks with the parsers of another crate.
+pub(super) struct ReaderRows {
     pub(super) train_files: usize,
 }
 
-impl RowCollector<PushedBlock> for PushedRows {
+impl RowCollector<ReaderBlock> for ReaderRows {
     fn collect(
         &self,
-        block: &PushedBlock,
+        block: &ReaderBlock,
         rows: &mut CollectedRows,
         _row: &mut RowBuffer,
     ) -> Result<SegmentHeader, ReadStop> {
-        rows.clone_from(&block.rows);
-        let file = block.file + u32::from(block.is_last);
-        let number = if block.is_last { 0 } else { block.number };
+        let (file, offset) = (block.file, block.rows.end_offset);
+        let skipped = match &block.rows.parser {
+            Some(parser) => parser.parse(&block.rows, &mut |row| rows.push(row))?,
+            None => 0,
+        };
         Ok(SegmentHeader {
-            skipped: block.skipped,
-            is_test: block.file as usize >= self.train_files,
-            end: SourcePosition { file, offset: 0, number },
+            skipped,
+            is_test: file as usize >= self.train_files,
+            end: SourcePosition { file, offset, number: 0 },
             ..SegmentHeader::default()
         })
-    }
-}
-
-/// Collects the rows of one file until they are enough for a block.
-pub(super) struct PushedFile<'a> {
-    /// Rows that were converted before.
-    pub(super) skip: u64,
-    pub(super) block: PushedBlock,
-    pub(super) submit: Submit<'a, PushedBlock>,
-    /// Why no more rows are wanted.
-    pub(super) stop: Option<ReadStop>,
-}
-
-impl PushedFile<'_> {
-    pub(super) fn push(&mut self, row: SparseRow<'_>) -> Result<(), DataError> {
-        self.block.number += 1;
-        if self.block.number <= self.skip {
-            return Ok(());
-        }
-        self.block.rows.push(row);
-        if self.block.rows.is_full() { self.submit_block() } else { Ok(()) }
-    }
-
-    fn submit_block(&mut self) -> Result<(), DataError> {
-        let next = PushedBlock {
-            file: self.block.file,
-            number: self.block.number,
-            ..PushedBlock::default()
-        };
-        let mut full = Some(std::mem::replace(&mut self.block, next));
-        let submitted = (self.submit)(&mut |place| {
-            *place = full.take().unwrap_or_default();
-            Ok(true)
-        });
-        submitted.map(|_| ()).map_err(|stop| {
-            // The reader passes the error on, and `end` finds the reason.
-            self.stop = Some(stop);
-            DataError::Interrupted
-        })
-    }
-
-    /// Submits the rest, after the reader has ended.
-    pub(super) fn end(mut self, read: Result<ReadCounts, DataError>) -> Result<(), ReadStop> {
-        let submitted = read.and_then(|counts| {
-            (self.block.skipped, self.block.is_last) = (counts.skipped, true);
-            self.submit_block()
-        });
-        submitted.map_err(|error| self.stop.take().unwrap_or(ReadStop::Error(error)))
     }
 }
 

@@ -8,14 +8,16 @@ use std::io;
 use memmap2::{Mmap, MmapMut};
 
 use super::collected_rows::CollectedRows;
-use super::segment::{KeyCode, KeyEncoder, SegmentHeader, SegmentSections, encode_segment};
+use super::segment::{
+    KeyBuffer, KeyCode, KeyEncoder, KeyReader, SegmentHeader, SegmentSections, encode_segment,
+};
 use crate::batch::prefetch;
 
 /// Rows in a map. Everything is checked before a store is handed out.
 #[derive(Debug)]
 pub(crate) struct RowStore {
     map: Mmap,
-    code: KeyCode,
+    keys: KeyReader,
     segments: Box<[StoredSegment]>,
     /// For each block of rows, the segment of its first row; then the last segment.
     blocks: Box<[u32]>,
@@ -42,14 +44,16 @@ pub(crate) struct RowStore {
 struct StoredSegment {
     first_row: usize,
     rows: usize,
+    /// The number of bits of keys that are not popular.
+    key_bits: usize,
     sections: SegmentSections,
 }
 
 /// A row's segment and its number there.
-#[derive(Clone, Copy)]
-struct RowPlace<'a> {
-    segment: &'a StoredSegment,
-    row: usize,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RowPlace {
+    segment: u32,
+    row: u32,
 }
 
 /// Collects the segments of a store.
@@ -85,7 +89,8 @@ impl RowStoreBuilder {
         let rows = segment.rows as usize;
         if rows > 0 {
             let sections = segment.sections().at(at);
-            self.segments.push(StoredSegment { first_row: self.rows, rows, sections });
+            let (first_row, key_bits) = (self.rows, segment.key_bits());
+            self.segments.push(StoredSegment { first_row, rows, key_bits, sections });
         }
         self.rows += rows;
         self.train_rows += if segment.is_test { 0 } else { rows };
@@ -120,7 +125,7 @@ impl RowStoreBuilder {
             first_index: 0,
             labels: self.labels,
             segments: self.segments.into_boxed_slice(),
-            code: self.code,
+            keys: KeyReader::new(self.code),
         }
     }
 }
@@ -130,7 +135,7 @@ impl RowStore {
     pub(crate) fn in_memory(parts: &[CollectedRows], features: usize) -> io::Result<Self> {
         let none = CollectedRows::default();
         let sample = parts.first().unwrap_or(&none);
-        let code = KeyCode::for_sample(sample.keys(), sample.ends(), features as u64);
+        let code = KeyCode::for_sample(sample.keys(), sample.ends());
         let mut builder = RowStoreBuilder::new(code.clone());
         let (encoder, mut bytes, mut segment) = (KeyEncoder::new(&code), Vec::new(), Vec::new());
         for rows in parts {
@@ -154,51 +159,60 @@ impl RowStore {
         self.segments.iter().map(|segment| &self.map[segment.sections.labels.clone()])
     }
 
+    /// Finds the row at a place.
+    ///
+    /// # Panics
+    /// If there is no such row.
     #[inline]
-    fn find(&self, place: usize) -> RowPlace<'_> {
+    pub(crate) fn find(&self, place: usize) -> RowPlace {
         assert!(place < self.rows, "there is no row {place}");
         let mut at = self.blocks[place >> self.block_bits] as usize;
         while self.segments[at].first_row + self.segments[at].rows <= place {
             at += 1;
         }
-        let segment = &self.segments[at];
-        RowPlace { segment, row: place - segment.first_row }
+        RowPlace { segment: at as u32, row: (place - self.segments[at].first_row) as u32 }
+    }
+
+    /// The segment of a row, and the row's number there.
+    #[inline]
+    fn at(&self, place: RowPlace) -> (&StoredSegment, usize) {
+        (&self.segments[place.segment as usize], place.row as usize)
     }
 
     #[inline]
     pub(crate) fn label(&self, place: usize) -> u8 {
-        let RowPlace { segment, row } = self.find(place);
+        let (segment, row) = self.at(self.find(place));
         self.map[segment.sections.labels.start + row]
     }
 
     #[inline]
     pub(crate) fn weight(&self, place: usize) -> f32 {
-        let RowPlace { segment, row } = self.find(place);
+        let (segment, row) = self.at(self.find(place));
         let weights: &[f32] = bytemuck::cast_slice(&self.map[segment.sections.weights.clone()]);
         weights.get(row).copied().unwrap_or(1.0)
-    }
-
-    /// The bytes of a row, and those after it in its segment.
-    #[inline]
-    fn row_bytes(&self, RowPlace { segment, row }: RowPlace<'_>) -> &[u8] {
-        let starts: &[u32] = bytemuck::cast_slice(&self.map[segment.sections.starts.clone()]);
-        let rows = &self.map[segment.sections.rows.clone()];
-        rows.get(starts[row] as usize..).unwrap_or_default()
     }
 
     /// Appends a row's keys to `keys`, and its values to `values` unless all are 1. Returns its
     /// label.
     #[inline]
-    pub(crate) fn read(&self, place: usize, keys: &mut Vec<u32>, values: &mut Vec<f32>) -> u8 {
-        let found = self.find(place);
-        self.code.decode(self.row_bytes(found), keys, values);
-        self.map[found.segment.sections.labels.start + found.row]
+    pub(crate) fn read(&self, place: RowPlace, keys: &mut KeyBuffer, values: &mut Vec<f32>) -> u8 {
+        let (segment, row) = self.at(place);
+        let bytes = self.rows_from(segment, row).unwrap_or_default();
+        self.keys.decode(bytes, segment.key_bits, keys, values);
+        self.map[segment.sections.labels.start + row]
+    }
+
+    /// The bytes of a segment's rows from this one on.
+    #[inline]
+    fn rows_from(&self, segment: &StoredSegment, row: usize) -> Option<&[u8]> {
+        let starts: &[u32] = bytemuck::cast_slice(&self.map[segment.sections.starts.clone()]);
+        self.map[segment.sections.rows.clone()].get(*starts.get(row)? as usize..)
     }
 
     /// Prefetches a row's label and bounds into the processor's cache.
     #[inline]
-    pub(crate) fn prefetch_bounds(&self, place: usize) {
-        let RowPlace { segment, row } = self.find(place);
+    pub(crate) fn prefetch_bounds(&self, place: RowPlace) {
+        let (segment, row) = self.at(place);
         let start = segment.sections.starts.start + 4 * row;
         prefetch(&self.map[start..start + 8]);
         let label = segment.sections.labels.start + row;
@@ -208,8 +222,8 @@ impl RowStore {
     /// Prefetches a row's keys and values. This reads the row's bounds, so it waits for memory
     /// unless they were prefetched before.
     #[inline]
-    pub(crate) fn prefetch_row(&self, place: usize) {
-        let RowPlace { segment, row } = self.find(place);
+    pub(crate) fn prefetch_row(&self, place: RowPlace) {
+        let (segment, row) = self.at(place);
         let starts: &[u32] = bytemuck::cast_slice(&self.map[segment.sections.starts.clone()]);
         let range = starts[row] as usize..starts[row + 1] as usize;
         let rows = &self.map[segment.sections.rows.clone()];

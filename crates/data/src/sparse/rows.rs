@@ -10,6 +10,7 @@ use super::held_rows::HeldRows;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
 use super::row::{RowBuffer, StoredRow};
 use super::row_store::RowStore;
+use super::segment::KeyBuffer;
 use crate::error::DataError;
 use crate::hold_out::{choose_by_class, test_order};
 use crate::random::Random;
@@ -341,7 +342,9 @@ impl SparseRows {
         row.keys.clear();
         row.values.clear();
         let place = self.locate(index);
-        row.label = self.store.read(place, &mut row.keys, &mut row.values).into();
+        let mut keys = KeyBuffer::default();
+        row.label = self.store.read(self.store.find(place), &mut keys, &mut row.values).into();
+        row.keys.extend_from_slice(&keys);
         row
     }
 
@@ -362,7 +365,7 @@ impl SparseRows {
 
     /// Replaces indices of rows by their places in the store. A loop that needs each row several
     /// times, for prefetching, finds it once this way and then uses
-    /// [`SparseBuffer::fill_stored`](super::SparseBuffer::fill_stored).
+    /// [`SparseBuffer::begin`](super::SparseBuffer::begin).
     ///
     /// # Panics
     /// If an index is not below [`len`](Self::len).
@@ -375,18 +378,6 @@ impl SparseRows {
         indices.iter_mut().for_each(|index| *index = self.locate(*index as usize) as u32);
     }
 
-    /// Appends the keys and values of the row at a place in the store, whichever rows this view
-    /// has, and returns its label. Without values all are 1.
-    #[inline]
-    pub(crate) fn read_stored(
-        &self,
-        place: usize,
-        keys: &mut Vec<u32>,
-        values: &mut Vec<f32>,
-    ) -> u32 {
-        self.store.read(place, keys, values).into()
-    }
-
     /// A view of a range of the rows.
     ///
     /// # Panics
@@ -397,24 +388,9 @@ impl SparseRows {
         SparseRows { rows, ..self.clone() }
     }
 
-    /// Prefetches the label and bounds of the row at a place in the store into the processor's
-    /// cache.
-    ///
-    /// # Panics
-    /// If the store has no such place.
+    /// What the rows are in.
     #[inline]
-    pub fn prefetch_bounds(&self, place: usize) {
-        self.store.prefetch_bounds(place);
-    }
-
-    /// Prefetches the keys and values of the row at a place in the store into the processor's
-    /// cache. This reads the row's bounds, so it waits for memory unless they were prefetched
-    /// before.
-    ///
-    /// # Panics
-    /// If the store has no such place.
-    #[inline]
-    pub fn prefetch_keys(&self, place: usize) {
-        self.store.prefetch_row(place);
+    pub(crate) fn store(&self) -> &RowStore {
+        &self.store
     }
 }

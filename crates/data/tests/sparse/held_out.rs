@@ -58,7 +58,8 @@ fn batches_slices_and_places_agree_with_the_rows_of_a_split() {
                 examples.iter().map(|&e| rows.row(e as usize).keys[0]).collect();
             assert_eq!(batch.keys, expected);
             rows.locate_all(&mut examples);
-            batch.fill_stored(rows, &examples);
+            batch.begin(rows, &examples);
+            while batch.read_next(rows) {}
             assert_eq!(batch.keys, expected);
         }
     }

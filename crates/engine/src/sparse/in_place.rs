@@ -2,11 +2,12 @@
 //! plain SGD.
 //!
 //! A step waits for memory more than for arithmetic, so everything is prefetched some rows ahead:
-//! first a row's bounds, then its keys (by the buffer that decodes them), then the parameters of
-//! the keys. The prefetch runs into the next batch, so that batch is decoded one step ahead.
+//! first a row's bounds, then its keys, then the parameters of the keys. The prefetch runs into the
+//! next batch, so that batch is decoded one step ahead: a row of it with each row of the current
+//! one, while that row waits for memory.
 
 use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
-use paceline_model::{Layout, Row, RowDescent, SparseModel, StepEvent};
+use paceline_model::{KeysAhead, Layout, Row, RowDescent, SparseModel, StepEvent};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
@@ -53,25 +54,27 @@ impl<'a> InPlaceWorker<'a> {
         Self { slot, plan, rows, model, step_recorder, weights, descent, batch, next, places }
     }
 
-    /// Reads the rows of the batch of `step`.
-    fn read_next(&mut self, step: u64) {
+    /// Begins to read the rows of the batch of `step`.
+    fn begin_next(&mut self, step: u64) {
         self.plan.batch(step, self.slot, &mut self.places);
         self.rows.locate_all(&mut self.places);
-        self.next.fill_stored(self.rows, &self.places);
+        self.next.begin(self.rows, &self.places);
     }
 
-    /// Moves to the batch of `step` and reads the one after it. Returns the batch's number of rows.
+    /// Moves to the batch of `step` and begins to read the one after it. Returns the batch's number
+    /// of rows.
     fn begin_step(&mut self, step: u64) -> usize {
         self.step_recorder.clock.stay_in(Phase::Input);
+        while self.next.read_next(self.rows) {}
         std::mem::swap(&mut self.batch, &mut self.next);
-        self.read_next(step + 1);
+        self.begin_next(step + 1);
         self.batch.len()
     }
 
     /// Records the parameters that a batch touches. Their gradient is never a whole here.
     #[cold]
     fn record_touched(&mut self, step: u64, link: &TableLink<'_>) -> Result<(), TrainError> {
-        let mut keys = self.batch.keys.clone();
+        let mut keys = self.batch.keys.to_vec();
         keys.sort_unstable();
         keys.dedup();
         let mut values = vec![0.0; keys.len()];
@@ -82,9 +85,8 @@ impl<'a> InPlaceWorker<'a> {
     /// The mean loss of the batch; the table receives its gradient.
     fn gradient(&mut self, link: &TableLink<'_>) -> f32 {
         let start = self.step_recorder.begin_compute();
-        let later = rows_of(&self.next, &self.weights);
-        let ahead = rows_of(&self.batch, &self.weights).chain(later).skip(AHEAD);
-        let ahead = ahead.map(|row| row.keys);
+        let (batch, next) = (&self.batch, &mut self.next);
+        let mut ahead = ReadAhead { rows: self.rows, batch, next, at: AHEAD };
         if let Some(track) = self.step_recorder.clock.track() {
             track.begin_row();
         }
@@ -92,12 +94,41 @@ impl<'a> InPlaceWorker<'a> {
             unreachable!("only linear models step in place")
         };
         let batch = rows_of(&self.batch, &self.weights);
-        let loss = self.descent.gradient(score_loss, link.table(), batch, ahead);
+        let loss = self.descent.gradient(score_loss, link.table(), batch, &mut ahead);
         if let Some(track) = self.step_recorder.clock.track() {
             record_event(track, &StepEvent::Forward { layer: 0 });
         }
         self.step_recorder.slow_down(start);
         loss
+    }
+}
+
+/// Reads a row of the next batch with each row of the current one.
+struct ReadAhead<'a> {
+    rows: &'a SparseRows,
+    batch: &'a SparseBuffer,
+    next: &'a mut SparseBuffer,
+    /// The row whose keys are asked for, counted from the start of the batch.
+    at: usize,
+}
+
+impl KeysAhead for ReadAhead<'_> {
+    #[inline]
+    fn for_next_row(&mut self, prefetch: impl FnMut(u32)) {
+        self.next.read_next(self.rows);
+        let at = self.at;
+        self.at += 1;
+        if at < self.batch.len() {
+            return self.batch.row_keys(at).iter().copied().for_each(prefetch);
+        }
+        // A batch of less than AHEAD rows needs rows of the next one earlier.
+        let in_next = at - self.batch.len();
+        while self.next.len() <= in_next {
+            if !self.next.read_next(self.rows) {
+                return;
+            }
+        }
+        self.next.row_keys(in_next).iter().copied().for_each(prefetch);
     }
 }
 
@@ -125,7 +156,7 @@ impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
         if link.is_stopping() {
             return Ok(Done(self.step_recorder.work));
         }
-        self.read_next(link.next_step());
+        self.begin_next(link.next_step());
         loop {
             let plan_step = link.next_step();
             let examples = self.begin_step(plan_step);

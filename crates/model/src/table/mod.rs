@@ -18,7 +18,7 @@ mod row_descent;
 mod rule;
 mod storage;
 
-pub use row_descent::RowDescent;
+pub use row_descent::{KeysAhead, RowDescent};
 pub use storage::Table;
 
 #[cfg(test)]

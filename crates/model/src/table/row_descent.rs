@@ -42,7 +42,7 @@ impl RowDescent {
     /// Returns the mean loss of some rows and keeps their gradient for [`RowDescent::update`].
     ///
     /// Before each row it takes the keys of a later row from `ahead` and prefetches their
-    /// parameters.
+    /// parameters. Other work that `ahead` does then, too, takes place while memory is slow.
     ///
     /// # Panics
     /// If [`Table::steps_in_place`] is false, or a key is not that of a weight.
@@ -51,7 +51,7 @@ impl RowDescent {
         loss: &(impl ScoreLoss + ?Sized),
         table: &Table,
         rows: impl ExactSizeIterator<Item = Row<'r>>,
-        ahead: impl Iterator<Item = &'r [u32]>,
+        ahead: &mut impl KeysAhead,
     ) -> f32 {
         let _shared =
             table.decays().then(|| table.fold_lock.read().unwrap_or_else(PoisonError::into_inner));
@@ -107,6 +107,19 @@ impl RowDescent {
     }
 }
 
+/// The keys of later rows.
+pub trait KeysAhead {
+    /// Calls `prefetch` with each key of the next row; not at all after the last.
+    fn for_next_row(&mut self, prefetch: impl FnMut(u32));
+}
+
+impl<'r, I: Iterator<Item = &'r [u32]>> KeysAhead for I {
+    #[inline]
+    fn for_next_row(&mut self, prefetch: impl FnMut(u32)) {
+        self.next().unwrap_or_default().iter().copied().for_each(prefetch);
+    }
+}
+
 /// The forward pass over some rows.
 struct RowForward<'a, L: ?Sized> {
     loss: &'a L,
@@ -122,7 +135,7 @@ impl<L: ScoreLoss + ?Sized> RowForward<'_, L> {
     fn run<'r, const WIDTH: usize>(
         self,
         mut rows: impl ExactSizeIterator<Item = Row<'r>>,
-        mut ahead: impl Iterator<Item = &'r [u32]>,
+        ahead: &mut impl KeysAhead,
         mut add: impl FnMut(&[[AtomicCell; WIDTH]], Row<'r>, f32),
     ) -> f32 {
         let Self { loss: score_loss, table, block, bias_grad } = self;
@@ -136,9 +149,7 @@ impl<L: ScoreLoss + ?Sized> RowForward<'_, L> {
         for _ in 0..rows.len().div_ceil(block) {
             let (mut loss, mut slope) = (0.0, 0.0);
             for row in rows.by_ref().take(block) {
-                for &key in ahead.next().unwrap_or_default() {
-                    prefetch(cells, key as usize);
-                }
+                ahead.for_next_row(|key| prefetch(cells, key as usize));
                 let score = row.dot_with(|key| scale * cells[key as usize][0].get()) + bias;
                 let point = score_loss.loss(score, row.label);
                 let delta = share * row.weight * point.slope;

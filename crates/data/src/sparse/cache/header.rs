@@ -4,7 +4,7 @@
 pub(super) const MAGIC: &[u8; 8] = b"PACEROWS";
 
 /// Changes with the layout of the file. A cache of another version is rebuilt.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The length of the header, in bytes.
 pub(super) const HEADER_BYTES: usize = 128;
@@ -24,8 +24,6 @@ pub(super) struct CacheHeader {
     pub(super) popular: u32,
     /// The checksum of the identity and the popular keys.
     pub(super) checksum: u32,
-    /// The number of bits of a gap, for each tag.
-    pub(super) widths: [u8; 4],
     pub(super) features: u64,
     pub(super) rows: u64,
     pub(super) train_rows: u64,
@@ -45,7 +43,7 @@ impl CacheHeader {
             self.identity_bytes,
             self.popular,
             self.checksum,
-            u32::from_le_bytes(self.widths),
+            0,
             0,
         ];
         let numbers = [
@@ -86,7 +84,6 @@ impl CacheHeader {
             identity_bytes: word(20),
             popular: word(24),
             checksum: word(28),
-            widths: word(32).to_le_bytes(),
             features: number(40),
             rows: number(48),
             train_rows: number(56),
@@ -107,14 +104,14 @@ mod tests {
     proptest! {
         #[test]
         fn headers_come_back_as_written_and_any_damage_is_noticed(
-            numbers: [u64; 7], words: [u32; 4], widths: [u8; 4], is_complete: bool,
+            numbers: [u64; 7], words: [u32; 4], is_complete: bool,
             at in 0..HEADER_BYTES, flip in 1u8..,
         ) {
             let [features, rows, train_rows, entries, skipped, segments, file_bytes] = numbers;
             let [first_index, identity_bytes, popular, checksum] = words;
             let header = CacheHeader {
-                is_complete, first_index, identity_bytes, popular, checksum, widths, features,
-                rows, train_rows, entries, skipped, segments, file_bytes,
+                is_complete, first_index, identity_bytes, popular, checksum, features, rows,
+                train_rows, entries, skipped, segments, file_bytes,
             };
             let mut bytes = header.to_bytes();
             prop_assert_eq!(CacheHeader::from_bytes(&bytes), Ok(header));

@@ -6,7 +6,7 @@
 //!
 //! The identity is text: the kind, the options and the source files of the rows; if it differs from
 //! that of the job, the cache is stale. A segment has the rows of one block of input, with their
-//! keys as gaps (`segment`). Everything begins at a multiple of 64 bytes and is little endian.
+//! keys in few bits (`segment`). Everything begins at a multiple of 64 bytes and is little endian.
 //! Header, identity and segments have checksums, which are all checked before a row is used.
 //! docs/formats.md has the tables.
 

@@ -27,7 +27,7 @@ impl<'a> CachePrefix<'a> {
         }
         let (keys, _) = keys.as_chunks::<4>();
         let keys: Vec<u32> = keys.iter().map(|key| u32::from_le_bytes(*key)).collect();
-        let Some(code) = KeyCode::new(&keys, header.widths) else {
+        let Some(code) = KeyCode::new(&keys) else {
             return Err("damaged (impossible sizes)");
         };
         Ok(CachePrefix { header, identity, code, len })
@@ -46,7 +46,6 @@ pub(super) fn prefix_bytes(
         identity_bytes: identity.len() as u32,
         popular: code.popular().len() as u32,
         checksum: checksum(identity.as_bytes(), keys),
-        widths: code.widths(),
         ..CacheHeader::default()
     };
     let sections = sections(&header);

@@ -6,12 +6,14 @@
 //!
 //! Starts have 32 bits: where each row begins within the rows, and where the last one ends. Labels
 //! have one byte, weights are floats (absent if all are 1). A segment begins at a multiple of 64
-//! bytes and ends with at least 32 zeros. Its header says where in the source files its rows
+//! bytes and ends with at least 320 zeros. Its header says where in the source files its rows
 //! end, so a conversion that was interrupted continues there.
 
 use std::ops::Range;
 
-use super::key_code::{KeyEncoder, SLACK_BYTES};
+use super::key_code::key_bits;
+use super::key_encoder::KeyEncoder;
+use super::key_reader::SLACK_BYTES;
 use crate::sparse::collected_rows::CollectedRows;
 use crate::sparse::limits::MAX_ROW_ENTRIES;
 
@@ -95,6 +97,11 @@ impl SegmentHeader {
         SegmentSections { starts, labels, weights, rows }
     }
 
+    /// The number of bits of keys that are not popular.
+    pub(crate) fn key_bits(&self) -> usize {
+        key_bits(self.features_needed)
+    }
+
     /// The length of the segment, in bytes.
     pub(crate) fn len(&self) -> usize {
         self.sections().rows.end
@@ -140,7 +147,7 @@ impl SegmentHeader {
 /// Encodes rows as a segment, whose bytes replace the contents of `out`.
 pub(crate) fn encode_segment(
     rows: &CollectedRows,
-    encoder: &KeyEncoder<'_>,
+    encoder: &KeyEncoder,
     mut header: SegmentHeader,
     out: &mut Vec<u8>,
 ) -> SegmentHeader {
@@ -149,6 +156,8 @@ pub(crate) fn encode_segment(
     header.entries = rows.keys().len() as u64;
     header.has_values = !rows.values().is_empty();
     header.has_weights = !rows.weights().is_empty();
+    header.features_needed = rows.keys().iter().max().map_or(0, |&key| u64::from(key) + 1);
+    let key_bits = header.key_bits();
     let SegmentSections { starts, labels, weights, rows: rows_at } = header.sections();
     out.clear();
     out.resize(rows_at.start, 0);
@@ -157,10 +166,7 @@ pub(crate) fn encode_segment(
         let start = (out.len() - rows_at.start) as u32;
         let at = starts.start + 4 * index;
         out[at..at + 4].copy_from_slice(&start.to_le_bytes());
-        encoder.encode(keys, values, out);
-        if let Some(&greatest) = keys.last() {
-            header.features_needed = header.features_needed.max(u64::from(greatest) + 1);
-        }
+        encoder.encode(keys, values, key_bits, out);
     }
     // A block of input is at most some tens of megabytes, so its rows are far below 4 GiB.
     header.row_bytes = (out.len() - rows_at.start) as u32;
@@ -191,7 +197,7 @@ pub(crate) fn is_sound(header: &SegmentHeader, segment: &[u8]) -> bool {
     }
     let sections = header.sections();
     let starts: &[u32] = bytemuck::cast_slice(&segment[sections.starts]);
-    // The longest row has a head, tags, gaps of 32 bits and values.
+    // The longest row has a head, kinds, keys of 32 bits and values.
     let longest = 8 + 9 * MAX_ROW_ENTRIES as u32;
     starts.first() == Some(&0)
         && starts.last() == Some(&header.row_bytes)
