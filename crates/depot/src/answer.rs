@@ -27,7 +27,7 @@ pub(crate) fn answer(
         }
         DepotRequest::Manifest { step } => return send_manifest(depot, channel, step),
         DepotRequest::Shard { step, file } => return send_shard(depot, channel, step, &file),
-        DepotRequest::Deliver { shard } => receive_shard(depot, channel, shard, body)?,
+        DepotRequest::Deliver { shard } => receive_shard(depot, channel, *shard, body)?,
         DepotRequest::List { task, probe } => match TaskFiles::of(depot, &task) {
             Some(files) => DepotReply::Files { is_shared: files.has(&probe), files: files.list()? },
             None => unknown(&task),

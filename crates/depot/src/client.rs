@@ -28,11 +28,14 @@ pub struct DepotClient {
     inner: Arc<ClientState>,
 }
 
+/// Receives what is waited for, and returns whether to give up.
+type WaitReport = dyn Fn(Option<&str>) -> bool + Send + Sync;
+
 struct ClientState {
     address: String,
     secret: Vec<u8>,
     limit: Duration,
-    wait: Box<dyn Fn(Option<&str>) -> bool + Send + Sync>,
+    wait: Box<WaitReport>,
     channel: Mutex<Option<Channel>>,
 }
 
@@ -212,7 +215,7 @@ impl RemoteCheckpoints for DepotClient {
     }
 
     fn deliver(&self, shard: &DeliveredShard, file: &Path) -> io::Result<()> {
-        let request = DepotRequest::Deliver { shard: shard.clone() };
+        let request = DepotRequest::Deliver { shard: Box::new(shard.clone()) };
         self.ask(&request, shard.bytes(), |channel, conversation| {
             channel.send_body(&mut File::open(file)?, shard.bytes())?;
             conversation.reply(channel).map(|_| ())

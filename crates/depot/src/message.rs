@@ -15,7 +15,7 @@ pub(crate) enum DepotRequest {
     /// A file of a complete checkpoint, as a body.
     Shard { step: u64, file: String },
     /// A shard, whose file is the body.
-    Deliver { shard: DeliveredShard },
+    Deliver { shard: Box<DeliveredShard> },
     /// The files that the depot has of a task. `probe` is the name of a file that exists in the
     /// task's folder at this moment: if it exists here too, both share a disk.
     List { task: String, probe: String },
