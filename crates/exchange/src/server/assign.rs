@@ -10,7 +10,8 @@
 //! A slot goes first to its home, the process that the run began with in its place. Later a
 //! released slot goes to the process that has the fewest. A lost slot goes to a process without
 //! slots, such as a spare or the same task started again; the others get it only when half of the
-//! time to return is over, or at once if lost processes are not started again. Slot 0 is the coordinator's and is only ever offered to its home.
+//! time to return is over, or at once if lost processes are not started again. Slot 0 is the
+//! coordinator's and is only ever offered to its home.
 //!
 //! When the run has gone back to a checkpoint the roster is empty, and the processes return with
 //! their slots by themselves. Slots whose process has left or died since are then treated as lost,
