@@ -6,12 +6,17 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
 
 use super::files::workspace;
 use super::process::{ProcessOutput, finish, start};
 use super::sandbox::Sandbox;
 use super::tf_config::free_ports;
 use super::wait::wait_until;
+
+/// How often Slurm is asked for a job's state. The controller starts no jobs while it answers.
+const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// The controller and the daemons of three nodes, `n1` to `n3`. All tests share them.
 pub(crate) struct Slurm {
@@ -93,8 +98,7 @@ impl SlurmJob<'_> {
     pub(crate) fn requeue(&self) {
         self.slurm.ask(self.sandbox, "scontrol", &["requeue", &self.id]);
         let id = format!("JobId={}", self.id);
-        let is_pending = || self.state().contains("JobState=PENDING");
-        assert!(wait_until(is_pending), "not back in the queue: {}", self.state());
+        self.wait_for_state("JobState=PENDING");
         self.slurm.ask(self.sandbox, "scontrol", &["update", &id, "StartTime=now"]);
     }
 
@@ -107,7 +111,13 @@ impl SlurmJob<'_> {
     /// Waits until Slurm says this of the job.
     #[track_caller]
     pub(crate) fn wait_for_state(&self, text: &str) {
-        let is_there = wait_until(|| self.state().contains(text));
+        let is_there = wait_until(|| {
+            let is_there = self.state().contains(text);
+            if !is_there {
+                thread::sleep(ASK_EVERY);
+            }
+            is_there
+        });
         assert!(is_there, "{text} is not in {}: {}", self.state(), self.output());
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A value as a YAML document. Keys are in alphabetical order.
+/// A value as a YAML document.
 pub(super) fn document(value: &Value) -> String {
     let mut text = String::from("---\n");
     block(value, 0, &mut text);
@@ -85,9 +85,9 @@ mod tests {
     fn maps_lists_and_texts_are_indented_and_quoted_where_needed() {
         let value = json!({
             "args": ["train", "--set", "no"],
+            "empty": {},
             "list": [{"a": 1, "b": {"c": "x"}}, [1, 2]],
             "text": "[model]\n\nkind = 1\n",
-            "empty": {},
         });
         let expected = concat!(
             "---\n",
