@@ -8,6 +8,7 @@ use paceline_data::{DataError, unpack};
 
 use crate::format_choice::FormatChoice;
 use crate::table_text::TableText;
+use crate::text_format::PARQUET_FORMAT;
 
 /// Opens a table. `text` is the file, unpacked; a Parquet file is opened again by its path.
 pub(crate) fn open_table_file<'s>(
@@ -17,11 +18,7 @@ pub(crate) fn open_table_file<'s>(
 ) -> Result<TableText<'s>, DataError> {
     match parquet_text(path)? {
         None => TableText::open(path, Box::new(text), choice),
-        #[cfg(feature = "parquet")]
-        Some(text) => {
-            let format = crate::parquet_text::PARQUET_FORMAT;
-            Ok(TableText::open(path, Box::new(text), &format.into())?.counting_rows())
-        }
+        Some(text) => Ok(TableText::open(path, text, &PARQUET_FORMAT.into())?.counting_rows()),
     }
 }
 
@@ -33,19 +30,12 @@ pub fn open_table_stream(path: &Path) -> Result<Box<dyn Read + Send>, DataError>
     let unpacked = unpack::open(path)?;
     match parquet_text(path)? {
         None => Ok(Box::new(unpacked)),
-        #[cfg(feature = "parquet")]
-        Some(text) => Ok(Box::new(text)),
+        Some(text) => Ok(text),
     }
 }
 
-/// What reads Parquet files.
-#[cfg(feature = "parquet")]
-type ParquetReader = crate::parquet_text::ParquetText;
-#[cfg(not(feature = "parquet"))]
-type ParquetReader = std::convert::Infallible;
-
 /// The text of a file, if it is a Parquet file.
-fn parquet_text(path: &Path) -> Result<Option<ParquetReader>, DataError> {
+fn parquet_text(path: &Path) -> Result<Option<Box<dyn Read + Send>>, DataError> {
     match &first_bytes(path) {
         b"PAR1" => {}
         b"PARE" => {
@@ -55,7 +45,7 @@ fn parquet_text(path: &Path) -> Result<Option<ParquetReader>, DataError> {
         _ => return Ok(None),
     }
     #[cfg(feature = "parquet")]
-    return crate::parquet_text::ParquetText::open(path).map(Some);
+    return Ok(Some(Box::new(crate::parquet_text::ParquetText::open(path)?)));
     #[cfg(not(feature = "parquet"))]
     Err(DataError::Sparse {
         path: path.into(),
