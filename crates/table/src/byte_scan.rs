@@ -134,7 +134,8 @@ mod tests {
         fn bytes_are_compared_equally_with_and_without_vectors(
             bytes in proptest::array::uniform32(0u8..4), high: u8, wanted in 0u8..4,
         ) {
-            let bytes: [u8; 64] = std::array::from_fn(|i| bytes[i % 32] ^ if i > 40 { high } else { 0 });
+            let flip = |i: usize| if i > 40 { high } else { 0 };
+            let bytes: [u8; 64] = std::array::from_fn(|i| bytes[i % 32] ^ flip(i));
             let expected = (0..64).filter(|&i| bytes[i] == wanted).map(|i| 1 << i).sum::<u64>();
             prop_assert_eq!(equal_bytes(&bytes, wanted), expected);
             prop_assert_eq!(plain_equal_bytes(&bytes, wanted), expected);

@@ -16,14 +16,10 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use crate::table_text::MOST_COLUMNS;
-use crate::text_format::TextFormat;
+use crate::text_format::PARQUET_FORMAT;
 
 /// Rows that are converted at a time.
 const BATCH_ROWS: usize = 1024;
-
-/// The format of the text.
-pub(crate) const PARQUET_FORMAT: TextFormat =
-    TextFormat { delimiter: b',', quotes: true, header: true };
 
 /// Reads a Parquet file as text.
 pub(crate) struct ParquetText {

@@ -7,7 +7,11 @@ use std::path::Path;
 use paceline_data::{DataError, unpack};
 
 use crate::format_choice::FormatChoice;
+#[cfg(feature = "parquet")]
+use crate::parquet_text::ParquetText;
 use crate::table_text::TableText;
+#[cfg(feature = "parquet")]
+use crate::text_format::PARQUET_FORMAT;
 
 /// Opens a table. `text` is the file, unpacked; a Parquet file is opened again by its path.
 pub(crate) fn open_table_file<'s>(
@@ -15,15 +19,16 @@ pub(crate) fn open_table_file<'s>(
     text: &'s mut dyn Read,
     choice: &FormatChoice,
 ) -> Result<TableText<'s>, DataError> {
-    match parquet_text(path)? {
-        None => TableText::open(path, Box::new(text), choice),
-        #[cfg(feature = "parquet")]
-        Some(parquet) => {
-            let text = parquet.metered_by(text);
-            let format = crate::parquet_text::PARQUET_FORMAT;
-            Ok(TableText::open(path, Box::new(text), &format.into())?.counting_rows())
-        }
+    if !is_parquet(path)? {
+        return TableText::open(path, Box::new(text), choice);
     }
+    #[cfg(feature = "parquet")]
+    {
+        let text = Box::new(ParquetText::open(path)?.metered_by(text));
+        Ok(TableText::open(path, text, &PARQUET_FORMAT.into())?.counting_rows())
+    }
+    #[cfg(not(feature = "parquet"))]
+    Err(needs_parquet(path))
 }
 
 /// The text of a file, plain, packed or Parquet, whose rows then are lines of CSV with a header.
@@ -31,39 +36,35 @@ pub(crate) fn open_table_file<'s>(
 /// # Errors
 /// If the file cannot be opened, or is a Parquet file that cannot be read.
 pub fn open_table_stream(path: &Path) -> Result<Box<dyn Read + Send>, DataError> {
-    let unpacked = unpack::open(path)?;
-    match parquet_text(path)? {
-        None => Ok(Box::new(unpacked)),
-        #[cfg(feature = "parquet")]
-        Some(text) => Ok(Box::new(text)),
-    }
-}
-
-/// What reads Parquet files.
-#[cfg(feature = "parquet")]
-type ParquetReader = crate::parquet_text::ParquetText;
-#[cfg(not(feature = "parquet"))]
-type ParquetReader = std::convert::Infallible;
-
-/// The text of a file, if it is a Parquet file.
-fn parquet_text(path: &Path) -> Result<Option<ParquetReader>, DataError> {
-    match &first_bytes(path) {
-        b"PAR1" => {}
-        b"PARE" => {
-            let what = "this is an encrypted Parquet file; decrypt it first".into();
-            return Err(DataError::Sparse { path: path.into(), what });
-        }
-        _ => return Ok(None),
+    if !is_parquet(path)? {
+        return Ok(Box::new(unpack::open(path)?));
     }
     #[cfg(feature = "parquet")]
-    return crate::parquet_text::ParquetText::open(path).map(Some);
+    return Ok(Box::new(ParquetText::open(path)?));
     #[cfg(not(feature = "parquet"))]
-    Err(DataError::Sparse {
+    Err(needs_parquet(path))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn needs_parquet(path: &Path) -> DataError {
+    DataError::Sparse {
         path: path.into(),
         what: "this is a Parquet file, but this program was built without the feature parquet; \
                build it with that feature, or convert the file to CSV"
             .into(),
-    })
+    }
+}
+
+/// Whether a file is a Parquet file. An encrypted one is an error.
+fn is_parquet(path: &Path) -> Result<bool, DataError> {
+    match &first_bytes(path) {
+        b"PAR1" => Ok(true),
+        b"PARE" => {
+            let what = "this is an encrypted Parquet file; decrypt it first".into();
+            Err(DataError::Sparse { path: path.into(), what })
+        }
+        _ => Ok(false),
+    }
 }
 
 /// The first bytes of a file; zeros if it has none.

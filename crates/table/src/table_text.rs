@@ -94,7 +94,6 @@ impl<'s> TableText<'s> {
     }
 
     /// Makes errors count rows, for a file whose lines are not its own.
-    #[cfg(feature = "parquet")]
     pub(crate) fn counting_rows(mut self) -> Self {
         (self.unit, self.line) = (RowUnit::Rows, 1);
         self
@@ -279,7 +278,6 @@ impl RowErrors {
     pub(crate) fn at(&self, number: u64, what: String) -> DataError {
         let unit = match self.counter.unit {
             RowUnit::Lines => "line",
-            #[cfg(feature = "parquet")]
             RowUnit::Rows => "row",
         };
         DataError::Row { path: self.path.clone(), unit, number, what }
@@ -308,7 +306,6 @@ type TakeEvent<'a, P> = dyn FnMut(TableEvent<'_, P>) -> Result<(), DataError> + 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowUnit {
     Lines,
-    #[cfg(feature = "parquet")]
     Rows,
 }
 

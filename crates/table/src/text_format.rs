@@ -35,3 +35,7 @@ mod delimiter_text {
         u8::try_from(text).ok().filter(u8::is_ascii).ok_or_else(|| D::Error::custom("not ASCII"))
     }
 }
+
+/// The format of the text that a Parquet file becomes.
+pub(crate) const PARQUET_FORMAT: TextFormat =
+    TextFormat { delimiter: b',', quotes: true, header: true };

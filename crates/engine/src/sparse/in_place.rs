@@ -86,7 +86,7 @@ impl<'a> InPlaceWorker<'a> {
     fn gradient(&mut self, link: &TableLink<'_>) -> f32 {
         let start = self.step_recorder.begin_compute();
         let (batch, next) = (&self.batch, &mut self.next);
-        let mut ahead = ReadAhead { rows: self.rows, batch, next, at: AHEAD };
+        let ahead = ReadAhead { rows: self.rows, batch, next, at: AHEAD };
         if let Some(track) = self.step_recorder.clock.track() {
             track.begin_row();
         }
@@ -94,7 +94,7 @@ impl<'a> InPlaceWorker<'a> {
             unreachable!("only linear models step in place")
         };
         let batch = rows_of(&self.batch, &self.weights);
-        let loss = self.descent.gradient(score_loss, link.table(), batch, &mut ahead);
+        let loss = self.descent.gradient(score_loss, link.table(), batch, ahead);
         if let Some(track) = self.step_recorder.clock.track() {
             record_event(track, &StepEvent::Forward { layer: 0 });
         }

@@ -51,7 +51,7 @@ impl RowDescent {
         loss: &(impl ScoreLoss + ?Sized),
         table: &Table,
         rows: impl ExactSizeIterator<Item = Row<'r>>,
-        ahead: &mut impl KeysAhead,
+        ahead: impl KeysAhead,
     ) -> f32 {
         let _shared =
             table.decays().then(|| table.fold_lock.read().unwrap_or_else(PoisonError::into_inner));
@@ -135,7 +135,7 @@ impl<L: ScoreLoss + ?Sized> RowForward<'_, L> {
     fn run<'r, const WIDTH: usize>(
         self,
         mut rows: impl ExactSizeIterator<Item = Row<'r>>,
-        ahead: &mut impl KeysAhead,
+        mut ahead: impl KeysAhead,
         mut add: impl FnMut(&[[AtomicCell; WIDTH]], Row<'r>, f32),
     ) -> f32 {
         let Self { loss: score_loss, table, block, bias_grad } = self;
