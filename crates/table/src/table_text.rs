@@ -94,6 +94,7 @@ impl<'s> TableText<'s> {
     }
 
     /// Makes errors count rows, for a file whose lines are not its own.
+    #[cfg(feature = "parquet")]
     pub(crate) fn counting_rows(mut self) -> Self {
         (self.unit, self.line) = (RowUnit::Rows, 1);
         self
@@ -306,6 +307,7 @@ type TakeEvent<'a, P> = dyn FnMut(TableEvent<'_, P>) -> Result<(), DataError> + 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowUnit {
     Lines,
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code))]
     Rows,
 }
 
