@@ -176,6 +176,8 @@ fn tasks_on_four_machines_without_a_common_disk_lose_a_server_and_then_everythin
     running.push(run.start("ps:1", "ps-1-new", None));
     assert!(wait_until(|| has_more(before)), "{}", running[0].stderr());
     assert!(wait_until(|| run.coordinator().event_bytes("worker:1") > 0), "live events");
+    let old_log = run.coordinator().file("ps_0").join("log.txt");
+    assert!(wait_until(|| old_log.exists()), "a live log");
     for task in running {
         task.signal("KILL");
         drop(task.finish_task());

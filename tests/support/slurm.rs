@@ -96,10 +96,25 @@ impl SlurmJob<'_> {
     /// minutes.
     #[track_caller]
     pub(crate) fn requeue(&self) {
+        let before = self.restarts();
         self.slurm.ask(self.sandbox, "scontrol", &["requeue", &self.id]);
         let id = format!("JobId={}", self.id);
-        self.wait_for_state("JobState=PENDING");
-        self.slurm.ask(self.sandbox, "scontrol", &["update", &id, "StartTime=now"]);
+        let has_started = wait_until(|| {
+            // Slurm sets the time of the start when everything of the job has ended, perhaps later
+            // than this; and a job that has ended again has none.
+            let mut update = self.slurm.client(self.sandbox, "scontrol");
+            let _ = update.args(["update", &id, "StartTime=now"]).output();
+            thread::sleep(ASK_EVERY);
+            self.restarts() > before && !self.state().contains("JobState=PENDING")
+        });
+        assert!(has_started, "{}: {}", self.state(), self.output());
+    }
+
+    /// How often the job was started again.
+    fn restarts(&self) -> u32 {
+        let state = self.state();
+        let (_, count) = state.split_once("Restarts=").unwrap_or_default();
+        count.split_whitespace().next().map_or(0, |count| count.parse().unwrap())
     }
 
     /// What Slurm says of the job.

@@ -37,5 +37,6 @@ mod delimiter_text {
 }
 
 /// The format of the text that a Parquet file becomes.
+#[cfg(feature = "parquet")]
 pub(crate) const PARQUET_FORMAT: TextFormat =
     TextFormat { delimiter: b',', quotes: true, header: true };
