@@ -228,7 +228,7 @@ fn processes_that_cannot_find_each_other_start_no_runs_of_their_own() {
 }
 
 #[test]
-fn a_run_that_was_killed_continues_when_its_launcher_starts_it_again() {
+fn a_run_that_was_killed_continues_when_it_is_started_again_and_a_finished_one_does_not_train() {
     let sandbox = Sandbox::new();
     let settings = [
         "train.stop={steps=200}",
@@ -252,5 +252,9 @@ fn a_run_that_was_killed_continues_when_its_launcher_starts_it_again() {
     killed.into_iter().for_each(|process| drop(process.finish_task()));
     let outputs = all_end_well([0, 1].map(|rank| start_rank(rank, "1", None)).into());
     assert_says(&outputs[0].stderr, &["resuming from the checkpoint of step"]);
+    assert_eq!(sandbox.only_run().model(), whole.model());
+    // A launcher may start a finished job again, too.
+    let outputs = all_end_well([0, 1].map(|rank| start_rank(rank, "2", None)).into());
+    assert_says(&outputs[0].stderr, &["is finished"]);
     assert_eq!(sandbox.only_run().model(), whole.model());
 }

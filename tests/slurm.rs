@@ -124,7 +124,7 @@ fn when_a_task_of_srun_is_killed_others_take_its_slot_at_once_if_the_job_waits()
 }
 
 #[test]
-fn a_job_that_is_requeued_continues_to_the_same_bits_and_a_finished_one_does_not_train_again() {
+fn a_job_that_is_requeued_continues_to_the_same_bits() {
     let slurm = Slurm::get();
     let sandbox = Sandbox::new();
     write_job(&sandbox, "sync", "[train.stop]\nsteps = 400\n[checkpoint]\nevery_steps = 50");
@@ -140,11 +140,6 @@ fn a_job_that_is_requeued_continues_to_the_same_bits_and_a_finished_one_does_not
     let summary = run.summary();
     assert!(summary["resumed_from"].as_u64().is_some_and(|step| step >= 50), "{summary}");
     assert_eq!(summary["global_steps"], 400);
-    // Slurm may start a finished job again.
-    job.requeue();
-    job.wait_for_output("is finished");
-    job.wait_for_state("JobState=COMPLETED");
-    assert!(sandbox.only_run().model() == local.model());
 }
 
 #[test]
