@@ -1,4 +1,4 @@
-//! Signals to runs whose steps take seconds: AlexNet in each mode ends in time, in the middle of a
+//! Signals to runs whose steps take long: AlexNet in each mode ends in time, in the middle of a
 //! step, and keeps the parameters of the last step that was complete.
 
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const LARGE: [&str; 7] = [
     "data.train_examples=256",
     "data.test_examples=8",
     "train.evaluate.every=1000",
-    "train.batch=64",
+    "train.batch=16",
     "cluster.workers=2",
 ];
 
@@ -41,7 +41,7 @@ fn interrupt(sandbox: &Sandbox, mode: &str, settings: &[&str], tasks: usize) -> 
     summary["global_steps"].as_u64().unwrap()
 }
 
-/// Checks that an interrupted run has saved what a run of so many steps saves.
+/// Checks that an interrupted run has saved what a run of `steps` steps saves.
 fn check_bits(sandbox: &Sandbox, mode: &str, settings: &[&str], steps: u64) {
     let stop = format!("train.stop={{steps={steps}}}");
     let settings = [&LARGE[..], settings, &[&stop]].concat();

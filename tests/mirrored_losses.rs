@@ -13,9 +13,13 @@ use crate::support::{
 
 const WAIT: &str = "cluster.on_worker_loss=wait";
 
+/// Makes steps last long enough that a run of some thousand is there to be disturbed.
+const SLOW: [(&str, &str); 1] = [("PACELINE_TEST_SLOW", "*:30")];
+
 /// A mirrored run that is making steps.
 fn running(sandbox: &Sandbox, settings: &[&str]) -> RunningProcess {
-    let mut launched = sandbox.launch("run", "mirrored", &[&[WAIT], settings].concat());
+    let mut command = sandbox.cluster("run", "mirrored", &[&[WAIT], settings].concat());
+    let mut launched = RunningProcess::start(command.envs(SLOW), sandbox.path("run"));
     launched.wait_for_steps();
     launched
 }
@@ -49,7 +53,7 @@ fn mirrored_ends_with_the_same_bits_whichever_worker_is_killed() {
         let sandbox = Sandbox::new();
         let (kind, workers) =
             (format!("train.optimizer.kind={kind}"), format!("cluster.workers={workers}"));
-        let settings = [&*kind, &*workers, "train.stop.steps=20000"];
+        let settings = [&*kind, &*workers, "train.stop.steps=4000"];
         let launched = running(&sandbox, &settings);
         killed.iter().for_each(|task| launched.kill_and_wait_for_restart(task));
         check_end(&sandbox, launched, &settings);
@@ -62,7 +66,7 @@ fn mirrored_ends_with_the_same_bits_when_all_workers_are_killed_at_once() {
     for checkpoints in [false, true] {
         let sandbox = Sandbox::new();
         let mut settings =
-            vec!["train.stop.steps=20000", "train.optimizer.kind=momentum", "cluster.workers=3"];
+            vec!["train.stop.steps=3000", "train.optimizer.kind=momentum", "cluster.workers=3"];
         if checkpoints {
             settings.push("checkpoint.every_steps=100");
         }
@@ -75,7 +79,7 @@ fn mirrored_ends_with_the_same_bits_when_all_workers_are_killed_at_once() {
         if checkpoints {
             sandbox.ok(&["checkpoint", "verify", run.str()]);
             let steps = run.task("worker:1")["steps"].as_u64().unwrap();
-            assert!(steps <= 19_900, "{steps} steps of worker:1: the checkpoint was not used");
+            assert!(steps <= 2900, "{steps} steps of worker:1: the checkpoint was not used");
         }
     }
 }
@@ -84,7 +88,7 @@ fn mirrored_ends_with_the_same_bits_when_all_workers_are_killed_at_once() {
 fn an_epoch_of_mirrored_ends_with_the_same_bits_when_workers_are_killed() {
     // The last step has 20 examples for one worker, 1 for another and none for the third.
     let sandbox = Sandbox::new();
-    let settings = ["train.batch=20", "cluster.workers=3", "train.stop.epochs=2000"];
+    let settings = ["train.batch=20", "cluster.workers=3", "train.stop.epochs=300"];
     let settings = [&settings[..], &["data.train_examples=607"]].concat();
     let launched = running(&sandbox, &settings);
     launched.kill_and_wait_for_restart("worker:1");
@@ -101,9 +105,9 @@ fn workers_of_a_resumed_mirrored_run_come_back_after_its_checkpoint_is_gone() {
     let settings = [&settings[..], &kept].concat();
     sandbox.train_cluster("run", "mirrored", &[&settings[..], &["train.stop.steps=200"]].concat());
     let run = sandbox.path("run");
-    let stop = "train.stop.steps=20000";
+    let stop = "train.stop.steps=3000";
     let mut command = sandbox.command(&["train", "--resume", run.to_str().unwrap(), "--set", stop]);
-    let launched = RunningProcess::start(&mut command, run.clone());
+    let launched = RunningProcess::start(command.envs(SLOW), run.clone());
     let first = run.join("checkpoints/step-000000000200");
     assert!(wait_until(|| !first.exists()), "{}", launched.stderr());
     launched.kill_and_wait_for_restart("worker:1");
