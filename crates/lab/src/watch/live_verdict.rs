@@ -138,6 +138,8 @@ fn mean(run: &RunReader, task: &str, tag: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use paceline_observe::VerdictKind;
     use paceline_record::EventWriter;
 
@@ -188,20 +190,21 @@ mod tests {
             ("work_pace/compute_delay_percent", 5.0),
             ("work_pace/loop_cpu_percent", 30.0),
             ("work_pace/machine_cores", 2.0),
-            ("usage/cpu_idle_percent", 0.0),
-            ("usage/task_cpu_percent", 20.0),
         ];
         let server = [
             ("work_pace/busy_percent", 10.0),
             ("work_pace/run_delay_percent", 20.0),
             ("work_pace/machine_cores", 2.0),
             ("work_pace/link_mbit_per_s", 1000.0),
-            ("usage/cpu_idle_percent", 0.0),
-            ("usage/task_cpu_percent", 100.0),
         ];
-        write(dir.path(), "worker_0", &worker);
-        write(dir.path(), "worker_1", &worker);
-        write(dir.path(), "ps_0", &server);
+        for (task, curves, cpu) in
+            [("worker_0", &worker[..], 20), ("worker_1", &worker, 20), ("ps_0", &server, 100)]
+        {
+            write(dir.path(), task, curves);
+            let rows: String = (1..4).map(|i| format!("10{i},{i},0,{cpu}\n")).collect();
+            let table = format!("time_s,step,cpu_idle_percent,task_cpu_percent\n{rows}");
+            fs::write(dir.path().join(task).join("resources.csv"), table).unwrap();
+        }
         let mut run = RunReader::new(dir.path());
         run.refresh();
         let seen = worker_facts(&run, "worker_0").unwrap();
