@@ -149,8 +149,9 @@ fn every_condition_ends_a_run_in_every_mode() {
         assert!((0.3..2.0).contains(&number(&seconds["seconds"])), "{mode}: {seconds}");
 
         let reached = check_stop(mode, "{test_loss=1.5, steps=1000000}", "test_loss");
+        // In `async`, workers on a busy machine make steps until they learn of the end.
         let loss = number(&reached["test_loss"]);
-        assert!((0.8..=1.5).contains(&loss), "{mode}: {loss}");
+        assert!((0.4..=1.5).contains(&loss), "{mode}: {loss}");
     }
 }
 
