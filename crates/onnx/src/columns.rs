@@ -191,7 +191,7 @@ impl ColumnNodes<'_> {
             ("values_int64s", Attribute::Ints(keys)),
             ("default_int64", Attribute::Int(first + 1)),
         ];
-        let keys = self.graph.learning_node("LabelEncoder", &[input], &name("keys"), &attributes);
+        let keys = self.graph.node("LabelEncoder", &[input], &name("keys"), &attributes);
         // A one for each key.
         let same = self.graph.node("Equal", &[&keys, &keys], &name("same"), &[]);
         let to_float = [("to", Attribute::Int(ElementType::Float as i64))];

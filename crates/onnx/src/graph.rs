@@ -3,7 +3,8 @@
 use paceline_tfrecord::proto::ProtoWriter;
 
 use crate::schema::{
-    self, Attribute, Dimension, ElementType, IR_VERSION, LEARNING_DOMAIN, LEARNING_OPSET, OPSET,
+    self, Attribute, Dimension, ElementType, IR_VERSION, LEARNING_DOMAIN, LEARNING_OPERATORS,
+    LEARNING_OPSET, OPSET,
 };
 
 /// An ONNX graph that grows node by node.
@@ -27,23 +28,13 @@ impl Graph {
         output: &str,
         attributes: &[(&str, Attribute)],
     ) -> String {
-        ProtoWriter::new(&mut self.nodes)
-            .message(1, |out| schema::node(out, operator, inputs, output, attributes));
-        output.to_owned()
-    }
-
-    /// Adds a node of the domain of operators for vocabularies.
-    pub(crate) fn learning_node(
-        &mut self,
-        operator: &str,
-        inputs: &[&str],
-        output: &str,
-        attributes: &[(&str, Attribute)],
-    ) -> String {
-        self.uses_learning = true;
+        let is_learning = LEARNING_OPERATORS.contains(&operator);
+        self.uses_learning |= is_learning;
         ProtoWriter::new(&mut self.nodes).message(1, |out| {
             schema::node(out, operator, inputs, output, attributes);
-            out.string(7, LEARNING_DOMAIN);
+            if is_learning {
+                out.string(7, LEARNING_DOMAIN);
+            }
         });
         output.to_owned()
     }

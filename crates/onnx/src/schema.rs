@@ -8,6 +8,8 @@ pub(crate) const IR_VERSION: i64 = 8;
 pub(crate) const OPSET: i64 = 16;
 /// The domain of operators for vocabularies, and its version.
 pub(crate) const LEARNING_DOMAIN: &str = "ai.onnx.ml";
+/// The operators of that domain that graphs here have.
+pub(crate) const LEARNING_OPERATORS: [&str; 1] = ["LabelEncoder"];
 pub(crate) const LEARNING_OPSET: i64 = 2;
 
 /// The type of a tensor's elements.
