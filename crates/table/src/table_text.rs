@@ -307,7 +307,7 @@ type TakeEvent<'a, P> = dyn FnMut(TableEvent<'_, P>) -> Result<(), DataError> + 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowUnit {
     Lines,
-    #[cfg_attr(not(feature = "parquet"), expect(dead_code))]
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "only Parquet has rows"))]
     Rows,
 }
 
