@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::files::workspace;
 use super::process::{ProcessOutput, finish, start};
@@ -17,6 +17,9 @@ use super::wait::wait_until;
 
 /// How often Slurm is asked for a job's state. The controller starts no jobs while it answers.
 const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long a job may stay in the queue until its time to start is set again.
+const START_WITHIN: Duration = Duration::from_secs(6);
 
 /// The controller and the daemons of three nodes, `n1` to `n3`. All tests share them.
 pub(crate) struct Slurm {
@@ -92,29 +95,32 @@ impl SlurmJob<'_> {
         fs::read_to_string(self.sandbox.path("output.txt")).unwrap_or_default()
     }
 
-    /// Puts the job back into the queue, from which it starts at once. Slurm would wait for two
-    /// minutes.
+    /// Puts the job back into the queue, from which it starts within seconds. Slurm would wait for
+    /// two minutes.
     #[track_caller]
     pub(crate) fn requeue(&self) {
-        let before = self.restarts();
+        let before = restarts(&self.state());
         self.slurm.ask(self.sandbox, "scontrol", &["requeue", &self.id]);
         let id = format!("JobId={}", self.id);
+        let mut asked: Option<Instant> = None;
         let has_started = wait_until(|| {
-            // Slurm sets the time of the start when everything of the job has ended, perhaps later
-            // than this; and a job that has ended again has none.
-            let mut update = self.slurm.client(self.sandbox, "scontrol");
-            let _ = update.args(["update", &id, "StartTime=now"]).output();
+            let state = self.state();
+            let is = |name: &str| state.contains(&format!("JobState={name} "));
+            if restarts(&state) > before && !is("PENDING") && !is("COMPLETING") {
+                return true;
+            }
+            // Slurm sets its own time when everything of the job has ended, perhaps after this
+            // request, so the request is repeated. A node refuses a job that starts in the second
+            // in which the node ended it.
+            if is("PENDING") && asked.is_none_or(|asked| asked.elapsed() > START_WITHIN) {
+                let args = ["update", &id, "StartTime=now+2"];
+                let _ = self.slurm.client(self.sandbox, "scontrol").args(args).output();
+                asked = Some(Instant::now());
+            }
             thread::sleep(ASK_EVERY);
-            self.restarts() > before && !self.state().contains("JobState=PENDING")
+            false
         });
         assert!(has_started, "{}: {}", self.state(), self.output());
-    }
-
-    /// How often the job was started again.
-    fn restarts(&self) -> u32 {
-        let state = self.state();
-        let (_, count) = state.split_once("Restarts=").unwrap_or_default();
-        count.split_whitespace().next().map_or(0, |count| count.parse().unwrap())
     }
 
     /// What Slurm says of the job.
@@ -149,6 +155,12 @@ impl Drop for SlurmJob<'_> {
         let mut cancel = self.slurm.client(self.sandbox, "scancel");
         let _ = cancel.args(["--quiet", "--signal=KILL", "--full", &self.id]).output();
     }
+}
+
+/// How often Slurm started the job again whose state this is.
+fn restarts(state: &str) -> u32 {
+    let (_, count) = state.split_once("Restarts=").unwrap_or_default();
+    count.split_whitespace().next().map_or(0, |count| count.parse().unwrap())
 }
 
 /// Runs `mpirun` with this many processes of a command.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::process::{ChoreResult, cargo, root, run};
-use crate::{cycles, deps, setup, tidy};
+use crate::{cycles, deps, setup, test_run, tidy};
 
 /// Every check and test, the cheapest first.
 pub(crate) fn ci() -> ChoreResult {
@@ -25,10 +25,7 @@ pub(crate) fn ci() -> ChoreResult {
     step("set-up", setup::install)?;
     // Most tests wait for processes rather than work.
     let threads = 2 * std::thread::available_parallelism().map_or(2, usize::from);
-    step("tests", || {
-        let mut tests = cargo(&["test", "--profile", "ci", "--workspace", "--locked"]);
-        run(tests.env("RUST_TEST_THREADS", threads.to_string()))
-    })?;
+    step("tests", || test_run::check(threads))?;
     println!("ci passed in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -8,6 +8,7 @@ mod process;
 mod rust;
 mod setup;
 mod source_tree;
+mod test_run;
 mod tidy;
 
 use std::process::ExitCode;
