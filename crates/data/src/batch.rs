@@ -58,13 +58,14 @@ const AHEAD: usize = 3;
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(64) {
+    // The last byte may be in a line of its own, because the first need not begin one.
+    for byte in bytes.iter().step_by(64).chain(bytes.last()) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         #[expect(unsafe_code, reason = "the instruction has no safe form")]
         // SAFETY: a prefetch has no visible effect and never faults, and the address points into a
         // slice.
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast());
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -85,13 +85,14 @@ pub(crate) fn decode_keys(
     if count > bytes.len() {
         return Err(KeysError::CutOff);
     }
-    keys.reserve(count);
+    keys.resize(count, 0);
     let Range { start: mut least, end } = bounds;
-    while keys.len() < count {
-        let in_group = (count - keys.len()).min(4);
+    for group in keys.chunks_mut(4) {
         // A whole group with room behind it needs only one bounds check.
-        if let (4, Some((window, _))) = (in_group, bytes.split_first_chunk::<20>()) {
-            let len = decode_group(window, &mut least, keys);
+        if let Some(four) = group.first_chunk_mut::<4>()
+            && let Some(window) = bytes.first_chunk::<20>()
+        {
+            let len = decode_group(window, &mut least, four);
             if least > end {
                 return Err(KeysError::Beyond);
             }
@@ -100,7 +101,7 @@ pub(crate) fn decode_keys(
         }
         let (&lengths, rest) = bytes.split_first().ok_or(KeysError::CutOff)?;
         bytes = rest;
-        for i in 0..in_group {
+        for (i, out) in group.iter_mut().enumerate() {
             let len = (lengths >> (2 * i) & 3) as usize + 1;
             let (gap, rest) = bytes.split_at_checked(len).ok_or(KeysError::CutOff)?;
             let mut word = [0; 4];
@@ -109,7 +110,7 @@ pub(crate) fn decode_keys(
             if key >= end {
                 return Err(KeysError::Beyond);
             }
-            keys.push(key as u32);
+            *out = key as u32;
             least = key + 1;
             bytes = rest;
         }
@@ -119,15 +120,15 @@ pub(crate) fn decode_keys(
 
 /// Decodes a whole group of four keys from `least` on, and returns its length in bytes.
 #[inline]
-fn decode_group(window: &[u8; 20], least: &mut u64, keys: &mut Vec<u32>) -> usize {
+fn decode_group(window: &[u8; 20], least: &mut u64, keys: &mut [u32; 4]) -> usize {
     let lengths = window[0];
     let mut at = 1;
-    for i in 0..4 {
+    for (i, out) in keys.iter_mut().enumerate() {
         let len = (lengths >> (2 * i) & 3) as usize + 1;
         let bytes = [window[at], window[at + 1], window[at + 2], window[at + 3]];
         let gap = u32::from_le_bytes(bytes) & (u32::MAX >> (32 - 8 * len as u32));
         let key = *least + u64::from(gap);
-        keys.push(key as u32);
+        *out = key as u32;
         *least = key + 1;
         at += len;
     }

@@ -128,19 +128,7 @@ impl<L: ScoreLoss> Model for SparseLinear<L> {
     ) -> f32 {
         assert_eq!(params.len(), grad.len(), "gradient");
         mode.prepare(grad);
-        let bias = params.last().copied().unwrap_or_default();
-        let (mut loss, mut bias_slope) = (0.0, 0.0);
-        for row in block.sparse_rows() {
-            let point = self.loss.loss(row.dot(params) + bias, row.label);
-            let delta = share * row.weight * point.slope;
-            row.add_scaled(delta, grad);
-            bias_slope += delta;
-            loss += row.weight * point.loss;
-        }
-        if let Some(last) = grad.last_mut() {
-            *last += bias_slope;
-        }
-        loss * share
+        gradient_of_rows(&self.loss, params, block, share, grad)
     }
 
     fn uses_weights(&self) -> bool {
@@ -180,6 +168,30 @@ impl<L: ScoreLoss> Model for SparseLinear<L> {
             OpNode::new("loss/mean", "Mean", &["loss/cross_entropy"], &[]),
         ]
     }
+}
+
+/// Adds the gradient of a block to `grad` and returns the loss. It is not generic, so that it is
+/// compiled in this crate, with this crate's settings, for every loss.
+fn gradient_of_rows(
+    score_loss: &dyn ScoreLoss,
+    params: &[f32],
+    block: Batch<'_>,
+    share: f32,
+    grad: &mut [f32],
+) -> f32 {
+    let bias = params.last().copied().unwrap_or_default();
+    let (mut loss, mut bias_slope) = (0.0, 0.0);
+    for row in block.sparse_rows() {
+        let point = score_loss.loss(row.dot(params) + bias, row.label);
+        let delta = share * row.weight * point.slope;
+        row.add_scaled(delta, grad);
+        bias_slope += delta;
+        loss += row.weight * point.loss;
+    }
+    if let Some(last) = grad.last_mut() {
+        *last += bias_slope;
+    }
+    loss * share
 }
 
 impl<L: ScoreLoss> SparseModel for SparseLinear<L> {

@@ -1,8 +1,8 @@
 //! A batch of sparse rows, copied together from anywhere in the data.
 //!
-//! Shuffled rows lie anywhere in the map. A row takes two dependent reads, its bounds and its keys,
-//! and each may wait for memory. So bounds are prefetched some rows ahead, and keys fewer rows
-//! ahead, when their bounds have arrived.
+//! Shuffled rows lie anywhere in the map. A row takes two dependent reads, its part of the index
+//! and its keys, and each may wait for memory. So the index is prefetched some rows ahead, and keys
+//! fewer rows ahead, when their part of the index has arrived.
 
 use super::row_store::RowPlace;
 use super::rows::SparseRows;
@@ -25,11 +25,12 @@ pub struct SparseBuffer {
     /// Where the rows lie in their store, those that are not read yet included.
     places: Vec<u32>,
     /// Rows that were found, by the index of the row.
-    found: [RowPlace; BOUNDS_AHEAD],
+    found: [RowPlace; INDEX_AHEAD],
 }
 
-/// How many rows before its use a row's bounds, and then its keys, are prefetched.
-const BOUNDS_AHEAD: usize = 16;
+/// How many rows before its use a row's part of the index, and then its keys, are
+/// prefetched.
+const INDEX_AHEAD: usize = 16;
 const KEYS_AHEAD: usize = 8;
 
 impl SparseBuffer {
@@ -63,7 +64,7 @@ impl SparseBuffer {
         self.labels.clear();
         self.weights.clear();
         self.starts.push(0);
-        for index in 0..self.places.len().min(BOUNDS_AHEAD) {
+        for index in 0..self.places.len().min(INDEX_AHEAD) {
             self.find(rows, index);
         }
         for index in 0..self.places.len().min(KEYS_AHEAD) {
@@ -71,12 +72,12 @@ impl SparseBuffer {
         }
     }
 
-    /// Finds a row and prefetches its bounds.
+    /// Finds a row and prefetches its part of the index.
     #[inline]
     fn find(&mut self, rows: &SparseRows, index: usize) {
         let found = rows.store().find(self.places[index] as usize);
-        rows.store().prefetch_bounds(found);
-        self.found[index % BOUNDS_AHEAD] = found;
+        rows.store().prefetch_index(found);
+        self.found[index % INDEX_AHEAD] = found;
     }
 
     /// Reads the next row of those that were begun; false if there are no more.
@@ -87,12 +88,12 @@ impl SparseBuffer {
     pub fn read_next(&mut self, rows: &SparseRows) -> bool {
         let index = self.labels.len();
         let Some(&place) = self.places.get(index) else { return false };
-        let row = self.found[index % BOUNDS_AHEAD];
-        if index + BOUNDS_AHEAD < self.places.len() {
-            self.find(rows, index + BOUNDS_AHEAD);
+        let row = self.found[index % INDEX_AHEAD];
+        if index + INDEX_AHEAD < self.places.len() {
+            self.find(rows, index + INDEX_AHEAD);
         }
         if index + KEYS_AHEAD < self.places.len() {
-            rows.store().prefetch_row(self.found[(index + KEYS_AHEAD) % BOUNDS_AHEAD]);
+            rows.store().prefetch_row(self.found[(index + KEYS_AHEAD) % INDEX_AHEAD]);
         }
         let label = rows.store().read(row, &mut self.keys, &mut self.values);
         self.labels.push(label.into());

@@ -9,7 +9,8 @@ use memmap2::{Mmap, MmapMut};
 
 use super::collected_rows::CollectedRows;
 use super::segment::{
-    KeyBuffer, KeyCode, KeyEncoder, KeyReader, SegmentHeader, SegmentSections, encode_segment,
+    INDEX_BYTES, KeyBuffer, KeyCode, KeyEncoder, KeyReader, SegmentHeader, SegmentSections,
+    encode_segment, row_label, row_start,
 };
 use crate::batch::prefetch;
 
@@ -154,9 +155,12 @@ impl RowStore {
         self.rows
     }
 
-    /// The labels of all rows, in pieces.
-    pub(crate) fn label_slices(&self) -> impl Iterator<Item = &[u8]> + Clone {
-        self.segments.iter().map(|segment| &self.map[segment.sections.labels.clone()])
+    /// The labels of all rows, in their order.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = u8> {
+        self.segments.iter().flat_map(|segment| {
+            let index = &self.map[segment.sections.index.clone()];
+            (0..segment.rows).filter_map(|row| row_label(index, row))
+        })
     }
 
     /// Finds the row at a place.
@@ -181,8 +185,13 @@ impl RowStore {
 
     #[inline]
     pub(crate) fn label(&self, place: usize) -> u8 {
-        let (segment, row) = self.at(self.find(place));
-        self.map[segment.sections.labels.start + row]
+        self.label_at(self.find(place))
+    }
+
+    #[inline]
+    fn label_at(&self, place: RowPlace) -> u8 {
+        let (segment, row) = self.at(place);
+        row_label(&self.map[segment.sections.index.clone()], row).unwrap_or_default()
     }
 
     #[inline]
@@ -197,36 +206,30 @@ impl RowStore {
     #[inline]
     pub(crate) fn read(&self, place: RowPlace, keys: &mut KeyBuffer, values: &mut Vec<f32>) -> u8 {
         let (segment, row) = self.at(place);
-        let bytes = self.rows_from(segment, row).unwrap_or_default();
-        self.keys.decode(bytes, segment.key_bits, keys, values);
-        self.map[segment.sections.labels.start + row]
+        let start = row_start(&self.map[segment.sections.index.clone()], row);
+        let rows = &self.map[segment.sections.rows.clone()];
+        let row = start.and_then(|start| rows.get(start..)).unwrap_or_default();
+        self.keys.decode(row, segment.key_bits, keys, values);
+        self.label_at(place)
     }
 
-    /// The bytes of a segment's rows from this one on.
+    /// Prefetches a row's part of the index into the processor's cache.
     #[inline]
-    fn rows_from(&self, segment: &StoredSegment, row: usize) -> Option<&[u8]> {
-        let starts: &[u32] = bytemuck::cast_slice(&self.map[segment.sections.starts.clone()]);
-        self.map[segment.sections.rows.clone()].get(*starts.get(row)? as usize..)
-    }
-
-    /// Prefetches a row's label and bounds into the processor's cache.
-    #[inline]
-    pub(crate) fn prefetch_bounds(&self, place: RowPlace) {
+    pub(crate) fn prefetch_index(&self, place: RowPlace) {
         let (segment, row) = self.at(place);
-        let start = segment.sections.starts.start + 4 * row;
-        prefetch(&self.map[start..start + 8]);
-        let label = segment.sections.labels.start + row;
-        prefetch(&self.map[label..=label]);
+        let at = segment.sections.index.start + INDEX_BYTES * row;
+        // With the start of the next row, where this one ends.
+        prefetch(&self.map[at..at + 2 * INDEX_BYTES - 1]);
     }
 
-    /// Prefetches a row's keys and values. This reads the row's bounds, so it waits for memory
-    /// unless they were prefetched before.
+    /// Prefetches a row's keys and values. This reads the index, so it waits for memory unless that
+    /// was prefetched before.
     #[inline]
     pub(crate) fn prefetch_row(&self, place: RowPlace) {
         let (segment, row) = self.at(place);
-        let starts: &[u32] = bytemuck::cast_slice(&self.map[segment.sections.starts.clone()]);
-        let range = starts[row] as usize..starts[row + 1] as usize;
+        let index = &self.map[segment.sections.index.clone()];
+        let range = row_start(index, row).zip(row_start(index, row + 1));
         let rows = &self.map[segment.sections.rows.clone()];
-        prefetch(rows.get(range).unwrap_or_default());
+        prefetch(range.and_then(|(start, end)| rows.get(start..end)).unwrap_or_default());
     }
 }

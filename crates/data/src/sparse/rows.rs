@@ -281,9 +281,8 @@ impl SparseRows {
         let mut counts = [0usize; 256];
         match &self.order {
             RowOrder::Stored => {
-                let labels = self.store.label_slices().flatten();
-                let labels = labels.skip(self.rows.start).take(self.len());
-                labels.for_each(|&label| counts[usize::from(label)] += 1);
+                let labels = self.store.labels().skip(self.rows.start).take(self.len());
+                labels.for_each(|label| counts[usize::from(label)] += 1);
             }
             _ => (0..self.len())
                 .for_each(|index| counts[usize::from(self.store.label(self.locate(index)))] += 1),

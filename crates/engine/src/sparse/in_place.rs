@@ -2,7 +2,7 @@
 //! plain SGD.
 //!
 //! A step waits for memory more than for arithmetic, so everything is prefetched some rows ahead:
-//! first a row's bounds, then its keys, then the parameters of the keys. The prefetch runs into the
+//! first a row's place, then its keys, then the parameters of the keys. The prefetch runs into the
 //! next batch, so that batch is decoded one step ahead: a row of it with each row of the current
 //! one, while that row waits for memory.
 

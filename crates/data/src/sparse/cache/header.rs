@@ -4,7 +4,7 @@
 pub(super) const MAGIC: &[u8; 8] = b"PACEROWS";
 
 /// Changes with the layout of the file. A cache of another version is rebuilt.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The length of the header, in bytes.
 pub(super) const HEADER_BYTES: usize = 128;

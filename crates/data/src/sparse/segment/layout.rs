@@ -1,13 +1,15 @@
 //! A segment: some rows of a cache that were converted together.
 //!
 //! ```text
-//! header (128 bytes) | starts | labels | weights | rows | padding
+//! header (128 bytes) | index | weights | rows | padding
 //! ```
 //!
-//! Starts have 32 bits: where each row begins within the rows, and where the last one ends. Labels
-//! have one byte, weights are floats (absent if all are 1). A segment begins at a multiple of 64
-//! bytes and ends with at least 320 zeros. Its header says where in the source files its rows
-//! end, so a conversion that was interrupted continues there.
+//! The index has 40 bits for each row: 32 for where it begins within the rows, and 8 for its label;
+//! 32 bits at the end say where the rows end. Start and label lie together because shuffled rows
+//! are read from anywhere, and every other place costs another wait for memory. Weights are floats
+//! (absent if all are 1). A segment begins at a multiple of 64 bytes and ends with at least 320
+//! zeros. Its header says where in the source files its rows end, so a conversion that was
+//! interrupted continues there.
 
 use std::ops::Range;
 
@@ -19,6 +21,10 @@ use crate::sparse::limits::MAX_ROW_ENTRIES;
 
 /// The length of a segment's header, in bytes.
 const SEGMENT_HEADER_BYTES: usize = 128;
+
+/// The length of a row's start, and of its part of the index: the start and the label.
+const START_BYTES: usize = 4;
+pub(crate) const INDEX_BYTES: usize = START_BYTES + 1;
 
 /// The first bytes of every segment.
 const MAGIC: u32 = u32::from_le_bytes(*b"SEGM");
@@ -63,8 +69,7 @@ pub(crate) struct SegmentHeader {
 /// The bytes of a segment that each of its sections takes up.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentSections {
-    pub(crate) starts: Range<usize>,
-    pub(crate) labels: Range<usize>,
+    pub(crate) index: Range<usize>,
     pub(crate) weights: Range<usize>,
     /// The rows, and the zeros after them.
     pub(crate) rows: Range<usize>,
@@ -74,13 +79,8 @@ impl SegmentSections {
     /// The same sections of a segment that begins at this byte.
     pub(crate) fn at(self, at: usize) -> Self {
         let shift = |range: Range<usize>| at + range.start..at + range.end;
-        let SegmentSections { starts, labels, weights, rows } = self;
-        SegmentSections {
-            starts: shift(starts),
-            labels: shift(labels),
-            weights: shift(weights),
-            rows: shift(rows),
-        }
+        let SegmentSections { index, weights, rows } = self;
+        SegmentSections { index: shift(index), weights: shift(weights), rows: shift(rows) }
     }
 }
 
@@ -88,13 +88,12 @@ impl SegmentHeader {
     /// Where the sections are, if the segment begins at 0.
     pub(crate) fn sections(&self) -> SegmentSections {
         let rows = self.rows as usize;
-        let starts = SEGMENT_HEADER_BYTES..SEGMENT_HEADER_BYTES + 4 * (rows + 1);
-        let labels = starts.end..starts.end + rows;
-        let weights_at = labels.end.next_multiple_of(4);
+        let index = SEGMENT_HEADER_BYTES..SEGMENT_HEADER_BYTES + INDEX_BYTES * rows + START_BYTES;
+        let weights_at = index.end.next_multiple_of(4);
         let weights = weights_at..weights_at + if self.has_weights { 4 * rows } else { 0 };
         let end = weights.end + self.row_bytes as usize + SLACK_BYTES;
         let rows = weights.end..end.next_multiple_of(ALIGN);
-        SegmentSections { starts, labels, weights, rows }
+        SegmentSections { index, weights, rows }
     }
 
     /// The number of bits of keys that are not popular.
@@ -158,20 +157,20 @@ pub(crate) fn encode_segment(
     header.has_weights = !rows.weights().is_empty();
     header.features_needed = rows.keys().iter().max().map_or(0, |&key| u64::from(key) + 1);
     let key_bits = header.key_bits();
-    let SegmentSections { starts, labels, weights, rows: rows_at } = header.sections();
+    let SegmentSections { index, weights, rows: rows_at } = header.sections();
     out.clear();
     out.resize(rows_at.start, 0);
-    for index in 0..count {
-        let (keys, values) = rows.row(index);
+    for row in 0..count {
+        let (keys, values) = rows.row(row);
         let start = (out.len() - rows_at.start) as u32;
-        let at = starts.start + 4 * index;
-        out[at..at + 4].copy_from_slice(&start.to_le_bytes());
+        let at = index.start + INDEX_BYTES * row;
+        out[at..at + START_BYTES].copy_from_slice(&start.to_le_bytes());
+        out[at + START_BYTES] = rows.labels()[row];
         encoder.encode(keys, values, key_bits, out);
     }
     // A block of input is at most some tens of megabytes, so its rows are far below 4 GiB.
     header.row_bytes = (out.len() - rows_at.start) as u32;
-    out[starts.end - 4..starts.end].copy_from_slice(&header.row_bytes.to_le_bytes());
-    out[labels].copy_from_slice(rows.labels());
+    out[index.end - START_BYTES..index.end].copy_from_slice(&header.row_bytes.to_le_bytes());
     for &label in rows.labels() {
         header.labels[usize::from(label) / 64] |= 1 << (label % 64);
     }
@@ -195,12 +194,27 @@ pub(crate) fn is_sound(header: &SegmentHeader, segment: &[u8]) -> bool {
     if segment[CHECKSUM_AT..CHECKSUM_AT + 4] != checksum(segment).to_le_bytes() {
         return false;
     }
-    let sections = header.sections();
-    let starts: &[u32] = bytemuck::cast_slice(&segment[sections.starts]);
+    let index = &segment[header.sections().index];
+    let starts = || (0..=header.rows as usize).filter_map(|row| row_start(index, row));
     // The longest row has a head, kinds, keys of 32 bits and values.
-    let longest = 8 + 9 * MAX_ROW_ENTRIES as u32;
-    starts.first() == Some(&0)
-        && starts.last() == Some(&header.row_bytes)
-        && starts.is_sorted()
-        && starts.windows(2).all(|pair| pair[1] - pair[0] <= longest)
+    let longest = 8 + 9 * MAX_ROW_ENTRIES;
+    starts().next() == Some(0)
+        && starts().next_back() == Some(header.row_bytes as usize)
+        && starts()
+            .zip(starts().skip(1))
+            .all(|(start, end)| end.checked_sub(start).is_some_and(|len| len <= longest))
+}
+
+/// Where a row begins within the rows of a segment with this index; after the last row, where they
+/// end.
+#[inline]
+pub(crate) fn row_start(index: &[u8], row: usize) -> Option<usize> {
+    let start = index.get(INDEX_BYTES * row..)?.first_chunk::<START_BYTES>()?;
+    Some(u32::from_le_bytes(*start) as usize)
+}
+
+/// The label of a row of a segment with this index.
+#[inline]
+pub(crate) fn row_label(index: &[u8], row: usize) -> Option<u8> {
+    index.get(INDEX_BYTES * row + START_BYTES).copied()
 }

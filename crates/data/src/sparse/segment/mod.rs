@@ -13,5 +13,6 @@ pub(crate) use key_encoder::KeyEncoder;
 pub use key_reader::KeyBuffer;
 pub(crate) use key_reader::KeyReader;
 pub(crate) use layout::{
-    ALIGN, SegmentHeader, SegmentSections, SourcePosition, encode_segment, is_sound,
+    ALIGN, INDEX_BYTES, SegmentHeader, SegmentSections, SourcePosition, encode_segment, is_sound,
+    row_label, row_start,
 };
