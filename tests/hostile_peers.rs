@@ -16,12 +16,12 @@ use crate::support::{
 };
 
 /// Where a server of a run listens, and the run's token.
-struct ServerEndpoint {
-    address: String,
-    token: String,
+pub(crate) struct ServerEndpoint {
+    pub(crate) address: String,
+    pub(crate) token: String,
 }
 
-fn server_endpoint(launched: &RunningProcess) -> ServerEndpoint {
+pub(crate) fn server_endpoint(launched: &RunningProcess) -> ServerEndpoint {
     let server = launched.task("ps:0");
     let config: Value = serde_json::from_str(&environment(server, "TF_CONFIG").unwrap()).unwrap();
     let address = config["cluster"]["ps"][0].as_str().unwrap().to_owned();
@@ -29,11 +29,11 @@ fn server_endpoint(launched: &RunningProcess) -> ServerEndpoint {
 }
 
 /// A frame with this payload.
-fn frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     [&Header::new(kind, payload.len()).encode()[..], payload].concat()
 }
 
-fn hello(token: &str) -> Hello {
+pub(crate) fn hello(token: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         role: PeerRole::Worker,
@@ -63,7 +63,7 @@ fn send(address: &str, bytes: &[u8]) {
 }
 
 /// Interrupts a run after hostile connections, and checks that they cost no worker.
-fn end_unharmed(sandbox: &Sandbox, launched: RunningProcess) {
+pub(crate) fn end_unharmed(sandbox: &Sandbox, launched: RunningProcess) {
     let run = sandbox.run_folder("run");
     let before = launched.last_step();
     launched.signal("INT");

@@ -11,6 +11,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
+mod attacks;
 mod chaos;
 mod cluster;
 mod cut_short;

@@ -2,7 +2,7 @@
 //!
 //! A frame is a header of 40 bytes and a payload whose length the header states. The receiver
 //! checks the header before it reads a byte of the payload, and before `Hello` it accepts no other
-//! frame, so a stranger can make it allocate at most 64 KiB. All numbers are little-endian;
+//! frame, so a stranger can make it allocate at most 1 KiB. All numbers are little-endian;
 //! parameters travel as they lie in memory.
 
 use thiserror::Error;
@@ -18,6 +18,8 @@ pub const CHUNK_BYTES: usize = CHUNK_FLOATS * 4;
 /// The longest payload of a frame that carries sparse values or keys: 64 MiB, enough for a batch
 /// that touches [`MAX_KEYS`](crate::MAX_KEYS) parameters of one server.
 pub const SPARSE_BYTES: usize = 64 << 20;
+/// The longest payload of a `Hello`, with the longest token and the longest name.
+pub const HELLO_BYTES: usize = 1024;
 /// The longest payload of any other frame.
 pub const CONTROL_BYTES: usize = 64 * 1024;
 
@@ -155,6 +157,7 @@ impl FrameKind {
                 CHUNK_BYTES
             }
             PushKeys | PullKeys | Values => SPARSE_BYTES,
+            Hello => HELLO_BYTES,
             Pull | Collect | Finish | Heartbeat | Checkpoint | Start | Bye | Offer | Yield => 0,
             _ => CONTROL_BYTES,
         }

@@ -130,7 +130,7 @@ pub use config::{ConfigError, ModeConfig, OnLoss, RosterConfig, ServerConfig, wo
 pub use connection::{ConnId, FrameBody, Payload};
 pub use control_frame::ControlFrame;
 pub use frame::{
-    CHUNK_BYTES, CONTROL_BYTES, Flags, FrameError, FrameKind, HEADER_BYTES, Header,
+    CHUNK_BYTES, CONTROL_BYTES, Flags, FrameError, FrameKind, HEADER_BYTES, HELLO_BYTES, Header,
     PROTOCOL_VERSION, SPARSE_BYTES, as_bytes, as_bytes_mut,
 };
 pub use generation::Generation;
@@ -145,7 +145,8 @@ pub use replica::{
     WholeGradient,
 };
 pub use server::{
-    ChunkMarks, GradientStage, Host, Level, Outcome, ResumeState, Server, ServerPhase, SlotMark,
+    ChunkMarks, GradientStage, Host, Level, Outcome, PayloadLimits, ResumeState, Server,
+    ServerPhase, SlotMark,
 };
 pub use shard::{CHUNK_FLOATS, MAX_WORKERS, WINDOW_CHUNKS, shard_ranges};
 pub use stats::{STALENESS_BOUNDS, SlotStats, Stats};

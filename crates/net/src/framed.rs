@@ -13,7 +13,7 @@ use std::io;
 
 use mio::event::Event;
 use mio::net::TcpStream;
-use paceline_exchange::{CONTROL_BYTES, HEADER_BYTES, Header, ProtocolError};
+use paceline_exchange::{CONTROL_BYTES, FrameKind, HEADER_BYTES, Header, ProtocolError};
 
 use crate::inbound::{Inbound, InboundError, ReadProgress};
 use crate::outbound::{Outbound, write_frame};
@@ -262,9 +262,21 @@ impl<O, T> FramedConnection<O, T> {
     /// Reads a control frame, without a sink; `None` if none has arrived in full. Frames of a kind
     /// that may be longer than [`CONTROL_BYTES`] are refused before memory is set aside for them.
     pub(crate) fn read_control(&mut self) -> Result<Option<Header>, String> {
+        self.read_control_if(|kind| kind.max_payload_bytes() <= CONTROL_BYTES)
+    }
+
+    /// As [`Self::read_control`], for a peer that has not said which one it is.
+    pub(crate) fn read_hello(&mut self) -> Result<Option<Header>, String> {
+        self.read_control_if(|kind| kind == FrameKind::Hello)
+    }
+
+    fn read_control_if(
+        &mut self,
+        may_arrive: impl Fn(FrameKind) -> bool,
+    ) -> Result<Option<Header>, String> {
         loop {
             if let Some(header) = self.inbound.header()
-                && header.kind.max_payload_bytes() > CONTROL_BYTES
+                && !may_arrive(header.kind)
             {
                 return Err(ProtocolError::Unexpected(header.kind).to_string());
             }
@@ -294,7 +306,6 @@ mod tests {
     use std::time::Duration;
 
     use mio::{Events, Poll, Token};
-    use paceline_exchange::FrameKind;
 
     use super::*;
     use crate::socket::BOTH_WAYS;

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use mio::{Events, Interest, Poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{SockRef, TcpKeepalive};
 
 /// A connection wakes its poll when it can be read and when it can be written.
@@ -22,6 +23,20 @@ pub(crate) fn set_options(stream: &impl AsFd) -> io::Result<()> {
         .with_retries(4);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))
+}
+
+/// Raises the number of files that the process may open as far as the system allows, and returns
+/// it.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, ..limit };
+        if setrlimit(Resource::Nofile, raised).is_ok() {
+            limit = raised;
+        }
+    }
+    // No limit at all.
+    limit.current.unwrap_or(u64::MAX)
 }
 
 /// Polls once. A poll that a signal interrupts returns no events.

@@ -22,6 +22,7 @@ mod inputs;
 #[cfg(test)]
 mod inspect;
 mod marks;
+mod payload_limits;
 mod pull;
 mod push;
 mod roster;
@@ -32,4 +33,5 @@ mod waits;
 
 pub use host::{GradientStage, Host, Level, ServerPhase};
 pub use marks::{ChunkMarks, ResumeState, SlotMark};
+pub use payload_limits::PayloadLimits;
 pub use state::{Outcome, Server};

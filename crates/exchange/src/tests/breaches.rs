@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::harness::{TestServer, read_params, worker_config};
+use crate::keys::max_keys_bytes;
 use crate::*;
 
 const PARAMS: usize = 10;
@@ -305,4 +306,25 @@ fn the_longest_list_of_keys_is_read() {
     let mut back = Vec::new();
     assert_eq!(decode_keys(0..keys.len() as u64, &bytes, &mut back), Ok(()));
     assert_eq!(back.len(), MAX_KEYS);
+}
+
+#[test]
+fn a_header_is_refused_by_the_size_of_the_shard_before_its_payload_is_read() {
+    let sparse = SparseServer::new(SYNC);
+    let limits = sparse.test.server.payload_limits();
+    let keys = max_keys_bytes(PARAMS);
+    for (kind, most) in [(FrameKind::PullKeys, keys), (FrameKind::PushKeys, keys + 4 * PARAMS)] {
+        assert_eq!(limits.check(&Header::new(kind, most)), Ok(()));
+        let refused = limits.check(&Header::new(kind, most + 4)).unwrap_err();
+        assert!(refused.contains("more than this shard has"), "{refused}");
+    }
+    for kind in [FrameKind::Push, FrameKind::Factors, FrameKind::Values, FrameKind::Hello] {
+        assert!(limits.check(&Header::new(kind, 4)).is_err(), "{kind:?} for a sparse server");
+    }
+    let dense = TestServer::dense(ServerConfig::new(SYNC, 2, PARAMS));
+    let limits = dense.server.payload_limits();
+    assert_eq!(limits.check(&Header::new(FrameKind::Push, 4 * PARAMS)), Ok(()));
+    assert!(limits.check(&Header::new(FrameKind::Push, 4 * PARAMS + 4)).is_err());
+    // It has no keys.
+    assert!(limits.check(&Header::new(FrameKind::PullKeys, 12)).is_err());
 }

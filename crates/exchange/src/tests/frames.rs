@@ -117,7 +117,8 @@ fn limits_are_kept_to() {
         (FrameKind::PushKeys, SPARSE_BYTES),
         (FrameKind::PullKeys, SPARSE_BYTES),
         (FrameKind::Values, SPARSE_BYTES),
-        (FrameKind::Hello, CONTROL_BYTES),
+        (FrameKind::Hello, HELLO_BYTES),
+        (FrameKind::Leave, CONTROL_BYTES),
     ];
     for (kind, most) in limits {
         let mut bytes = Header::new(kind, most).encode();

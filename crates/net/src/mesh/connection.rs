@@ -115,6 +115,11 @@ impl MeshConnection {
         self.frames.read_control()
     }
 
+    /// As [`Self::read_control`], but accepts only a `Hello`.
+    pub(super) fn read_hello(&mut self) -> Result<Option<Header>, String> {
+        self.frames.read_hello()
+    }
+
     /// The payload of the last control frame.
     pub(super) fn control(&self) -> &[u8] {
         self.frames.control()

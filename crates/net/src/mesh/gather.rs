@@ -225,8 +225,8 @@ impl Mesh {
     /// Accepts waiting connections, and reads from all which worker they belong to.
     pub(super) fn accept(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         let Some(mut listener) = self.listener.take() else { return Ok(()) };
-        let accepted = listener.accept(&self.poll).map_err(LinkError::Io);
-        let accepted = accepted.and_then(|()| self.read_hellos(&mut listener, observer));
+        listener.accept(&self.poll);
+        let accepted = self.read_hellos(&mut listener, observer);
         self.listener = Some(listener);
         accepted
     }
@@ -239,7 +239,7 @@ impl Mesh {
         for mut peer in std::mem::take(&mut listener.unidentified) {
             peer.connection.wake();
             let has_time = peer.has_time();
-            let hello = match peer.connection.read_control() {
+            let hello = match peer.connection.read_hello() {
                 Ok(None) if has_time => {
                     listener.unidentified.push(peer);
                     continue;

@@ -11,8 +11,11 @@ use crate::socket::{BOTH_WAYS, set_options};
 
 /// The token of the listener and of unidentified connections: their events only end a poll.
 const UNIDENTIFIED: Token = Token(usize::MAX - 1);
-/// The most unidentified connections at a time; further ones stay in the system's backlog.
-const MAX_UNIDENTIFIED: usize = 64;
+/// The most unidentified connections at a time. A further one replaces the one that has waited
+/// longest: a worker says `Hello` at once.
+const MAX_UNIDENTIFIED: usize = 256;
+/// The most connections that are accepted before those that are there are read.
+const ACCEPT_AT_ONCE: usize = 64;
 /// How long a connection may stay unidentified.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -44,16 +47,20 @@ impl PeerListener {
     }
 
     /// Accepts the connections that are waiting.
-    pub(super) fn accept(&mut self, poll: &Poll) -> io::Result<()> {
-        while self.unidentified.len() < MAX_UNIDENTIFIED {
+    pub(super) fn accept(&mut self, poll: &Poll) {
+        for _ in 0..ACCEPT_AT_ONCE {
             // A connection that failed before it was accepted needs no answer.
             let Ok((mut stream, _)) = self.listener.accept() else { break };
-            if set_options(&stream).is_ok() {
-                poll.registry().register(&mut stream, UNIDENTIFIED, BOTH_WAYS)?;
-                let connection = MeshConnection::new(stream);
-                self.unidentified.push(UnidentifiedPeer { connection, accepted: Instant::now() });
+            let is_ready = set_options(&stream).is_ok()
+                && poll.registry().register(&mut stream, UNIDENTIFIED, BOTH_WAYS).is_ok();
+            if !is_ready {
+                continue;
             }
+            if self.unidentified.len() >= MAX_UNIDENTIFIED {
+                self.unidentified.remove(0);
+            }
+            let connection = MeshConnection::new(stream);
+            self.unidentified.push(UnidentifiedPeer { connection, accepted: Instant::now() });
         }
-        Ok(())
     }
 }

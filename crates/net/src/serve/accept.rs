@@ -1,24 +1,45 @@
 //! Accepts connections, and ends the server when its run is over.
+//!
+//! No stranger ends the server: a connection that cannot be accepted, read or given a thread is
+//! closed, and the next one has its turn.
 
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::thread::{self, Scope};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use paceline_exchange::{Generation, Level, Outcome, Server};
+use paceline_exchange::{Generation, Level, Outcome, Payload, Server};
+use socket2::SockRef;
 
+use super::connection::ClientConnection;
 use super::host::ServerHost;
 use super::observer::ServerObserver;
 use super::shared::{ServerCore, ServerShared};
+use super::stranger_notes::StrangerNotes;
+use super::strangers::{Dismissal, Greeting, Strangers};
 use super::thread::run;
-use crate::socket::{BOTH_WAYS, poll_once, set_options};
+use super::totals::ServerTotals;
+use crate::inbound::Inbound;
+use crate::socket::{BOTH_WAYS, poll_once, raise_descriptor_limit, set_options};
+use crate::traffic::Traffic;
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 /// How often the server learns the time.
 const TICK: Duration = Duration::from_millis(100);
+/// Connections that the system may keep until they are accepted.
+const BACKLOG: i32 = 4_096;
+/// How many connections are accepted before their bytes are read.
+const ACCEPT_AT_ONCE: usize = 256;
+
+/// A connection has a socket and a poll.
+const DESCRIPTORS_PER_CONNECTION: u64 = 2;
+/// Files, evaluators and strangers.
+const OTHER_DESCRIPTORS: u64 = 256;
 
 /// Why [`serve`] failed.
 #[derive(Debug, thiserror::Error)]
@@ -48,85 +69,195 @@ pub fn serve(
     server: &mut Server,
     observer: &mut dyn ServerObserver,
 ) -> Result<ServeEnd, ServeError> {
+    check_descriptors(server.stats().slots.len())?;
     listener.set_nonblocking(true)?;
+    SockRef::from(listener).listen(BACKLOG)?;
     let mut poll = Poll::new()?;
     let mut listener = mio::net::TcpListener::from_std(listener.try_clone()?);
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let waker = Waker::new(poll.registry(), WAKER)?;
+    let strangers = Strangers::new(poll.registry().try_clone()?);
     let shared = ServerShared::new(server, observer, waker);
     thread::scope(|scope| {
-        let served = accept_until_over(&shared, scope, &mut poll, &listener);
+        let notes = StrangerNotes::new(Instant::now());
+        let acceptor = Acceptor { shared: &shared, scope, listener, strangers, notes, opened: 0 };
+        let served = acceptor.accept_until_over(&mut poll);
         shared.end_threads(matches!(served, Ok(ServeEnd::Rewind(_))));
         served
     })
 }
 
-/// Accepts connections and ticks until the run is over.
-fn accept_until_over<'scope>(
-    shared: &'scope ServerShared<'_>,
-    scope: &'scope Scope<'scope, '_>,
-    poll: &mut Poll,
-    listener: &mio::net::TcpListener,
-) -> Result<ServeEnd, ServeError> {
-    let mut events = Events::with_capacity(64);
-    let (mut opened, mut by_slot) = (0, Vec::new());
-    loop {
-        poll_once(poll, &mut events, TICK)?;
-        while let Some(stream) = accept(shared, listener) {
-            opened += 1;
-            open(shared, scope, stream, opened)?;
+/// The thread that accepts connections, reads their `Hello`, and ticks.
+struct Acceptor<'scope, 'env, 'a> {
+    shared: &'scope ServerShared<'a>,
+    scope: &'scope Scope<'scope, 'env>,
+    listener: mio::net::TcpListener,
+    strangers: Strangers,
+    notes: StrangerNotes,
+    /// Connections of clients so far.
+    opened: u64,
+}
+
+impl Acceptor<'_, '_, '_> {
+    fn accept_until_over(mut self, poll: &mut Poll) -> Result<ServeEnd, ServeError> {
+        let mut events = Events::with_capacity(ACCEPT_AT_ONCE);
+        let (mut by_slot, mut ticked, mut has_more) = (Vec::new(), Instant::now(), false);
+        loop {
+            let timeout = if has_more { Duration::ZERO } else { TICK - ticked.elapsed().min(TICK) };
+            poll_once(poll, &mut events, timeout)?;
+            let mut is_due = ticked.elapsed() >= TICK;
+            for event in &events {
+                is_due |= event.token() == WAKER;
+                match self.strangers.read(event) {
+                    Some(Ok(greeting)) => self.greet(greeting),
+                    Some(Err(dismissal)) => self.note(&dismissal),
+                    None => {}
+                }
+            }
+            has_more = self.accept();
+            if !is_due {
+                continue;
+            }
+            ticked = Instant::now();
+            if let Some(end) = self.tick(&mut by_slot)? {
+                return Ok(end);
+            }
         }
+    }
+
+    /// Lets the server and its observer know the time. Returns how the run has ended, if it has.
+    fn tick(&mut self, by_slot: &mut Vec<Traffic>) -> Result<Option<ServeEnd>, ServeError> {
+        let mut overdue = Vec::new();
+        self.strangers.dismiss_overdue(|dismissal| overdue.push(dismissal));
+        overdue.iter().for_each(|dismissal| self.note(dismissal));
+        let shared = self.shared;
         let mut core = shared.core();
+        if let Some(summary) = self.notes.summary(Instant::now()) {
+            core.observer.note(Level::Warning, &summary);
+        }
         let mut host = ServerHost::of_acceptor(shared);
         host.with(&mut core, |server, host| server.tick(shared.now_ms(), host));
         let ServerCore { server, observer, closed, closed_by_slot } = &mut *core;
-        shared.traffic_by_slot(closed_by_slot, &mut by_slot);
-        observer.traffic(&by_slot);
+        shared.traffic_by_slot(closed_by_slot, by_slot);
+        observer.traffic(by_slot);
         observer.totals(&shared.totals(closed));
         observer.tick(server).map_err(ServeError::Failed)?;
         let outcome = server.outcome().cloned();
         host.deliver(core);
         match outcome {
-            None => {}
-            Some(Outcome::Done) => return Ok(ServeEnd::Finished),
-            Some(Outcome::Rewind(to)) => return Ok(ServeEnd::Rewind(to)),
-            Some(Outcome::Failed(why)) => return Err(ServeError::Failed(why)),
+            None => Ok(None),
+            Some(Outcome::Done) => Ok(Some(ServeEnd::Finished)),
+            Some(Outcome::Rewind(to)) => Ok(Some(ServeEnd::Rewind(to))),
+            Some(Outcome::Failed(why)) => Err(ServeError::Failed(why)),
+        }
+    }
+
+    /// Accepts some of the connections that wait. Returns whether more may wait.
+    fn accept(&mut self) -> bool {
+        for _ in 0..ACCEPT_AT_ONCE {
+            let dismissal = match self.listener.accept() {
+                Ok((stream, address)) => self.strangers.take_in(stream, address),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                // A client that went away at once.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => None,
+                Err(error) => {
+                    // Out of descriptors: a stranger gives back its own.
+                    self.warn(&format!("cannot accept a connection: {error}"));
+                    let Some(dismissal) = self.strangers.make_room() else { return false };
+                    Some(dismissal)
+                }
+            };
+            dismissal.iter().for_each(|dismissal| self.note(dismissal));
+        }
+        true
+    }
+
+    /// Hands a `Hello` to the server. A client that it accepts gets a thread.
+    fn greet(&mut self, greeting: Greeting) {
+        let Greeting { header, payload, stream, address, inbound } = greeting;
+        let shared = self.shared;
+        if shared.is_full() {
+            return self.warn(&format!("too many connections; turned away {address}"));
+        }
+        if set_options(&stream).is_err() {
+            return;
+        }
+        self.opened += 1;
+        let connection = shared.add(stream, self.opened);
+        connection.set_received_bytes(inbound.received_bytes());
+        let (mut host, id, now_ms) =
+            (ServerHost::of_greeting(shared), connection.id(), shared.now_ms());
+        let mut core = shared.core();
+        core.server.connection_opened(id, now_ms);
+        host.with(&mut core, |server, host| {
+            server.frame_arrived(id, &header, Payload::Bytes(&payload), now_ms, host);
+        });
+        connection.set_slot(core.server.slot_of(id));
+        host.deliver(core);
+        let is_refused = connection.is_closing();
+        for note in host.take_notes() {
+            if !is_refused {
+                shared.core().observer.note(note.level, &note.text);
+            } else if self.notes.may_write(Instant::now()) {
+                let text = format!("{} ({address})", note.text);
+                shared.core().observer.note(note.level, &text);
+            }
+        }
+        if is_refused && connection.waiting_bytes() == 0 {
+            return close(shared, &connection);
+        }
+        if let Err(error) = self.start_thread(&connection, inbound) {
+            self.warn(&format!("no thread for the connection of {address}: {error}"));
+            let mut core = shared.core();
+            host.with(&mut core, |server, host| {
+                server.connection_closed(id, &format!("no thread for it: {error}"), now_ms, host);
+            });
+            host.deliver(core);
+            close(shared, &connection);
+        }
+    }
+
+    fn start_thread(&self, connection: &Arc<ClientConnection>, inbound: Inbound) -> io::Result<()> {
+        let poll = Poll::new()?;
+        let descriptor = connection.stream().as_raw_fd();
+        poll.registry().register(&mut SourceFd(&descriptor), Token(0), BOTH_WAYS)?;
+        let (connection, shared) = (connection.clone(), self.shared);
+        thread::Builder::new()
+            .name("connection".into())
+            .spawn_scoped(self.scope, move || run(&connection, shared, poll, inbound))?;
+        Ok(())
+    }
+
+    fn note(&mut self, dismissal: &Dismissal) {
+        let Dismissal { why, address } = dismissal;
+        if self.notes.may_write(Instant::now()) {
+            let text = format!("closed the connection of a stranger: {why} ({address})");
+            self.shared.core().observer.note(Level::Info, &text);
+        }
+    }
+
+    fn warn(&mut self, text: &str) {
+        if self.notes.may_write(Instant::now()) {
+            self.shared.core().observer.note(Level::Warning, text);
         }
     }
 }
 
-fn accept(shared: &ServerShared<'_>, listener: &mio::net::TcpListener) -> Option<TcpStream> {
-    match listener.accept() {
-        Ok((stream, _)) => Some(stream),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        Err(error) => {
-            // Out of file descriptors, or a client that went away at once: not fatal.
-            shared.core().observer.note(Level::Warning, &format!("cannot accept: {error}"));
-            None
-        }
-    }
+/// Closes a connection that has no thread.
+fn close(shared: &ServerShared<'_>, connection: &ClientConnection) {
+    shared.remove(connection, &ServerTotals::default());
+    connection.shut_down();
 }
 
-/// Gives a new connection its thread.
-fn open<'scope>(
-    shared: &'scope ServerShared<'_>,
-    scope: &'scope Scope<'scope, '_>,
-    mut stream: TcpStream,
-    number: u64,
-) -> io::Result<()> {
-    if shared.is_full() {
-        shared.core().observer.note(Level::Warning, "too many connections; turned one away");
+/// Checks that the process may open what a server with this many slots needs.
+fn check_descriptors(slots: usize) -> io::Result<()> {
+    let needed = DESCRIPTORS_PER_CONNECTION * slots as u64 + OTHER_DESCRIPTORS;
+    let most = raise_descriptor_limit();
+    if needed <= most {
         return Ok(());
     }
-    if set_options(&stream).is_err() {
-        return Ok(());
-    }
-    let poll = Poll::new()?;
-    poll.registry().register(&mut stream, Token(0), BOTH_WAYS)?;
-    let connection = shared.add(stream, number);
-    shared.core().server.connection_opened(connection.id(), shared.now_ms());
-    thread::Builder::new()
-        .name("connection".into())
-        .spawn_scoped(scope, move || run(&connection, shared, poll))?;
-    Ok(())
+    Err(io::Error::other(format!(
+        "a server with {slots} workers needs {needed} open files, but this process may open only \
+         {most}: raise the limit, for example with `ulimit -n {needed}`, or start more servers"
+    )))
 }

@@ -28,6 +28,14 @@ pub(super) struct ServerHost<'s, 'a> {
     outgoing: Vec<Arc<ClientConnection>>,
     time: ThreadTime,
     gradients: u32,
+    /// Notes of the server, if the caller decides which to write.
+    notes: Option<Vec<ServerNote>>,
+}
+
+/// A note of the server.
+pub(super) struct ServerNote {
+    pub(super) level: Level,
+    pub(super) text: String,
 }
 
 impl<'s, 'a> ServerHost<'s, 'a> {
@@ -37,13 +45,25 @@ impl<'s, 'a> ServerHost<'s, 'a> {
         connection: Arc<ClientConnection>,
     ) -> Self {
         let time = ThreadTime::observed_by(shared.core().observer);
-        Self { shared, own: Some(connection), outgoing: Vec::new(), time, gradients: 0 }
+        let own = Some(connection);
+        Self { shared, own, outgoing: Vec::new(), time, gradients: 0, notes: None }
     }
 
     /// For the thread that accepts, whose time is not measured.
     pub(super) fn of_acceptor(shared: &'s ServerShared<'a>) -> Self {
         let time = ThreadTime::default();
-        Self { shared, own: None, outgoing: Vec::new(), time, gradients: 0 }
+        Self { shared, own: None, outgoing: Vec::new(), time, gradients: 0, notes: None }
+    }
+
+    /// For the thread that accepts, while the server answers a `Hello`. It keeps the server's
+    /// notes.
+    pub(super) fn of_greeting(shared: &'s ServerShared<'a>) -> Self {
+        Self { notes: Some(Vec::new()), ..Self::of_acceptor(shared) }
+    }
+
+    /// The notes that were kept. Later ones are written at once.
+    pub(super) fn take_notes(&mut self) -> Vec<ServerNote> {
+        self.notes.take().unwrap_or_default()
     }
 
     /// Runs `work` on the server, which is locked.
@@ -124,7 +144,10 @@ impl Host for LockedHost<'_, '_, '_, '_> {
     }
 
     fn note(&mut self, level: Level, text: &str) {
-        self.observer.note(level, text);
+        match &mut self.host.notes {
+            Some(notes) => notes.push(ServerNote { level, text: text.to_owned() }),
+            None => self.observer.note(level, text),
+        }
     }
 
     fn report(&mut self, stats: &Stats) -> Vec<u8> {

@@ -9,6 +9,8 @@
 //! that serves it can then take turns on one core without waking another.
 //!
 //! - `accept.rs`: [`serve`], which accepts connections and ticks;
+//! - `strangers.rs`, `stranger_notes.rs`: connections before their `Hello`, and what is logged
+//!   about them;
 //! - `thread.rs`: what a connection's thread does;
 //! - `host.rs`: what the server can do while a thread holds the lock;
 //! - `shared.rs`: what all threads share;
@@ -22,6 +24,8 @@ mod core_affinity;
 mod host;
 mod observer;
 mod shared;
+mod stranger_notes;
+mod strangers;
 mod thread;
 mod thread_time;
 mod totals;

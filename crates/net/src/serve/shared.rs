@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use mio::Waker;
 use mio::net::TcpStream;
-use paceline_exchange::{ConnId, Server};
+use paceline_exchange::{ConnId, PayloadLimits, Server};
 
 use super::connection::ClientConnection;
 use super::observer::ServerObserver;
 use super::totals::ServerTotals;
 use crate::traffic::Traffic;
 
-/// The most connections that are open at a time; further ones are closed at once.
+/// The most connections of clients at a time; further ones are closed at once. Strangers have a
+/// room of their own.
 const MAX_CONNECTIONS: usize = 2_400;
 
 /// What the lock protects: the server and its observer.
@@ -32,6 +33,8 @@ pub(super) struct ServerShared<'a> {
     /// By the index in a connection's id; free places are used again.
     connections: Mutex<Vec<Option<Arc<ClientConnection>>>>,
     started: Instant,
+    /// How long the frames of clients may be.
+    pub(super) limits: PayloadLimits,
     /// Threads must end.
     is_over: AtomicBool,
     /// Wakes the thread that accepts, when the run is over.
@@ -45,11 +48,12 @@ impl<'a> ServerShared<'a> {
         waker: Waker,
     ) -> Self {
         let closed_by_slot = vec![Traffic::default(); server.stats().slots.len() + 1];
-        let closed = ServerTotals::default();
+        let (closed, limits) = (ServerTotals::default(), server.payload_limits());
         Self {
             core: Mutex::new(ServerCore { server, observer, closed, closed_by_slot }),
             connections: Mutex::default(),
             started: Instant::now(),
+            limits,
             is_over: AtomicBool::new(false),
             waker,
         }

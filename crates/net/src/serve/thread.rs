@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Poll};
-use paceline_exchange::{CHUNK_BYTES, FrameKind, Header, Payload, ServerPhase, as_bytes_mut};
+use paceline_exchange::{CHUNK_BYTES, Header, Payload, PayloadLimits, ServerPhase, as_bytes_mut};
 
 use super::connection::ClientConnection;
 use super::core_affinity::CoreAffinity;
@@ -25,8 +25,13 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 const LAST_FRAMES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves a connection to its end.
-pub(super) fn run(connection: &Arc<ClientConnection>, shared: &ServerShared<'_>, poll: Poll) {
-    let mut reader = ConnectionReader::new(connection.stream(), poll);
+pub(super) fn run(
+    connection: &Arc<ClientConnection>,
+    shared: &ServerShared<'_>,
+    poll: Poll,
+    inbound: Inbound,
+) {
+    let mut reader = ConnectionReader::new(connection.stream(), poll, inbound, shared.limits);
     let mut host = ServerHost::of_connection(shared, connection.clone());
     let failure = loop {
         match reader.next_frame(connection, shared, &mut host) {
@@ -81,9 +86,6 @@ fn handle(
         };
         server.frame_arrived(connection.id(), header, payload, shared.now_ms(), host);
     });
-    if header.kind == FrameKind::Hello {
-        connection.set_slot(core.server.slot_of(connection.id()));
-    }
     host.deliver(core);
 }
 
@@ -94,9 +96,7 @@ struct ConnectionReader {
     buffer: Vec<f32>,
     /// The length of the last payload in floats: the best guess for the next one's.
     likely_floats: usize,
-    /// A `Hello` has been read. Before it, no memory is set aside for longer frames: an
-    /// unauthenticated client must not cost the server a long list of keys.
-    has_greeted: bool,
+    limits: PayloadLimits,
     /// Since the last frame, the socket has been read once without a poll.
     has_tried: bool,
     affinity: CoreAffinity,
@@ -105,12 +105,14 @@ struct ConnectionReader {
 }
 
 impl ConnectionReader {
-    fn new(stream: &TcpStream, poll: Poll) -> Self {
+    /// Reads on from the state that reading the `Hello` has left.
+    fn new(stream: &TcpStream, poll: Poll, mut inbound: Inbound, limits: PayloadLimits) -> Self {
+        inbound.wake();
         Self {
-            inbound: Inbound::default(),
+            inbound,
             buffer: Vec::new(),
             likely_floats: 0,
-            has_greeted: false,
+            limits,
             has_tried: false,
             affinity: CoreAffinity::new(stream),
             poll,
@@ -158,9 +160,7 @@ impl ConnectionReader {
                     self.inbound.read_header(&mut stream, as_bytes_mut(&mut self.buffer))
                 }
                 Some(header) => {
-                    if !self.has_greeted && header.kind != FrameKind::Hello {
-                        return Err("a frame before Hello".into());
-                    }
+                    self.limits.check(header)?;
                     let len = header.len as usize;
                     self.likely_floats = len.div_ceil(4);
                     self.buffer.resize(self.likely_floats, 0.0);
@@ -170,10 +170,7 @@ impl ConnectionReader {
             };
             match progress.map_err(|error| error.to_string())? {
                 ReadProgress::Header(_) => {}
-                ReadProgress::Complete(header) => {
-                    self.has_greeted = true;
-                    return Ok(Some(header));
-                }
+                ReadProgress::Complete(header) => return Ok(Some(header)),
                 ReadProgress::Blocked => return Ok(None),
                 ReadProgress::Closed => return Err("the other end closed it".into()),
             }

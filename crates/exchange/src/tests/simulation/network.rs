@@ -105,6 +105,9 @@ impl SimWorld {
                 }
                 _ => Payload::Bytes(&bytes),
             };
+            let is_hello = header.kind == FrameKind::Hello;
+            let checked = server.payload_limits().check(&header);
+            assert!(is_hello || checked.is_ok(), "an honest client: {checked:?}");
             server.frame_arrived(conn, &header, payload, now_ms, host);
         });
         self.nodes[server].buffer = buffer;

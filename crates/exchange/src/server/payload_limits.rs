@@ -1,0 +1,59 @@
+//! Which frames a server accepts from clients, and how long they may be.
+//!
+//! A thread checks a header against these limits before it sets aside memory for the payload. They
+//! follow from the server's shard, so that a client of a small model cannot cost the server the
+//! memory of a large one.
+
+use super::state::Server;
+use crate::keys::max_keys_bytes;
+use crate::{FrameKind, Header, MAX_KEYS, Store};
+
+/// The longest payloads that clients may send to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadLimits {
+    /// Of a gradient of one chunk.
+    chunk_bytes: usize,
+    /// The most keys of one request; 0 for a dense model.
+    keys: usize,
+}
+
+impl Server {
+    /// How long the frames of clients may be.
+    pub fn payload_limits(&self) -> PayloadLimits {
+        let config = &self.config;
+        let longest = self.chunks.iter().map(|chunk| chunk.range.len()).max().unwrap_or_default();
+        match &self.store {
+            Store::Dense(_) => {
+                PayloadLimits { chunk_bytes: config.wire.number_bytes() * longest, keys: 0 }
+            }
+            Store::Sparse(_) => {
+                PayloadLimits { chunk_bytes: 0, keys: config.shard().len().min(MAX_KEYS) }
+            }
+        }
+    }
+}
+
+impl PayloadLimits {
+    /// Checks the header of a frame that a client sends after its `Hello`.
+    ///
+    /// # Errors
+    /// If no client may send such a frame, or none that long.
+    pub fn check(&self, header: &Header) -> Result<(), String> {
+        use FrameKind::*;
+        let kind = header.kind;
+        let most = match kind {
+            Push => self.chunk_bytes,
+            PushKeys => 4 * self.keys + max_keys_bytes(self.keys),
+            PullKeys => max_keys_bytes(self.keys),
+            Pull | Leave | Release | Stop | Collect | Finish | Heartbeat | Checkpoint => {
+                kind.max_payload_bytes()
+            }
+            _ => return Err(format!("{kind:?}, which no client may send")),
+        };
+        let len = header.len as usize;
+        if len <= most {
+            return Ok(());
+        }
+        Err(format!("{kind:?} with a payload of {len} bytes, more than this shard has"))
+    }
+}
