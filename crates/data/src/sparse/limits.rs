@@ -12,8 +12,15 @@ pub const MAX_RECORD_BYTES: u64 = 16 << 20;
 /// The greatest number of entries of a row.
 pub const MAX_ROW_ENTRIES: usize = 1 << 20;
 
-/// The greatest number of features: keys have 32 bits, and the number of features must fit too.
-pub const MAX_FEATURES: usize = u32::MAX as usize;
+/// The greatest number of features: keys have 32 bits, and so has the number of a model's
+/// parameters, which has a bias besides.
+pub const MAX_FEATURES: usize = u32::MAX as usize - 1;
+
+/// The most features that the greatest index of a file decides without a question.
+pub(super) const MAX_UNASKED_FEATURES: usize = 1 << 26;
+
+/// With more features than that, the least share of them that the entries must make up.
+pub(super) const LEAST_ENTRIES_PER_FEATURE: f64 = 1e-3;
 
 /// The greatest number of rows: a batch plan numbers examples with 32 bits.
 pub const MAX_ROWS: u64 = u32::MAX as u64;

@@ -17,6 +17,7 @@ use super::clicks;
 use super::example::FeatureNames;
 use super::files;
 use super::label_rule::LabelRule;
+use super::limits::{LEAST_ENTRIES_PER_FEATURE, MAX_UNASKED_FEATURES};
 use super::row_reader::RowReader;
 use super::row_store::RowStore;
 use super::rows::SparseRows;
@@ -79,6 +80,7 @@ fn open_request(
     let mut request = CacheRequest { spec, reader, sources, options, identity: String::new() };
     request.identity = request.current_identity()?;
     let store = request.open(observer)?;
+    request.check_features(&store)?;
     request.split(store)
 }
 
@@ -166,6 +168,26 @@ impl CacheRequest<'_> {
         text += &files::identity("train", &self.sources.train)?;
         text += &files::identity("test", &self.sources.test)?;
         Ok(text)
+    }
+
+    /// Refuses a number of features that the user has not set and the rows hardly use: one wrong
+    /// index must not cost the memory of billions of parameters.
+    fn check_features(&self, store: &RowStore) -> Result<(), DataError> {
+        let (features, entries) = (store.features, store.entries);
+        let is_plausible = features <= MAX_UNASKED_FEATURES
+            || entries as f64 >= LEAST_ENTRIES_PER_FEATURE * features as f64;
+        if self.spec.features.is_some() || self.reader.is_some() || is_plausible {
+            return Ok(());
+        }
+        let path = self.spec.path.clone().unwrap_or_default();
+        let greatest = features as u64 - 1 + u64::from(store.first_index);
+        let gigabytes = 4e-9 * features as f64;
+        let what = format!(
+            "the greatest index is {greatest}, so a model has {gigabytes:.1} GB of parameters, but \
+             all rows together have only {entries} entries; set data.features = {features} if that \
+             is right, else correct the row"
+        );
+        Err(DataError::Sparse { path, what })
     }
 
     fn open(&self, observer: &mut dyn OpenObserver) -> Result<RowStore, DataError> {

@@ -117,6 +117,33 @@ fn a_record_that_fails_its_checksum_or_is_cut_short_is_skipped_and_the_rest_read
 }
 
 #[test]
+fn an_index_that_no_model_can_have_is_an_error_that_names_its_line() {
+    let dir = DataDir::new();
+    for (rows, problem) in [
+        ("0 1:1\n1 4294967295:1\n", "line 2: key 4294967294 (from 0) is not below"),
+        ("0 1:1\n1 4294967296:1\n", "line 2: "),
+    ] {
+        dir.file("rows.svm", rows);
+        let error = open(&dir.spec(SparseKind::Libsvm, "rows.svm")).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn a_greatest_index_that_the_rows_hardly_explain_must_be_confirmed() {
+    let dir = DataDir::new();
+    dir.file("rows.svm", "0 1:1\n1 2000000000:1\n0 2:1\n");
+    let spec = dir.spec(SparseKind::Libsvm, "rows.svm");
+    let error = open(&spec).unwrap_err().to_string();
+    for part in ["rows.svm", "the greatest index is 2000000000", "8.0 GB", "only 3 entries"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(error.contains("set data.features = 2000000000 if"), "{error}");
+    let confirmed = paceline_data::SparseSpec { features: Some(2_000_000_000), ..spec };
+    assert_eq!(open(&confirmed).unwrap().train.features(), 2_000_000_000);
+}
+
+#[test]
 fn lengths_above_the_limits_are_errors() {
     let mut long = vec![b'1'; MAX_LINE_BYTES + 1];
     long.extend(b"\n1 1:1\n");
