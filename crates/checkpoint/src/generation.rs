@@ -12,6 +12,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::path::Path;
 
 use paceline_exchange::Generation;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,14 @@ impl ClaimedGeneration {
     fn generation(&self) -> Generation {
         Generation { number: self.generation, base: self.base }
     }
+}
+
+fn damaged(path: &Path, why: &str) -> CheckpointError {
+    CheckpointError::Refused(format!(
+        "{} is damaged ({why}); it counts how often the run was started again. If no task of the \
+         run is left, delete it: the run then continues from its newest complete checkpoint",
+        path.display()
+    ))
 }
 
 /// Where a server starts.
@@ -93,7 +102,7 @@ impl CheckpointDir {
         let _lock = self.lock_generation().map_err(cannot)?;
         let mut claimed = ClaimedGeneration::default();
         if fs::exists(path).map_err(cannot)? {
-            claimed = read_sealed(path).map_err(CheckpointError::Refused)?;
+            claimed = read_sealed(path).map_err(|why| damaged(path, &why))?;
         }
         let verify = |step| match known.filter(|known| known.manifest.info.step == step) {
             Some(known) => Ok(known.clone()),

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::dir::CheckpointDir;
 use super::manifest::{CheckpointInfo, FORMAT, PlanOrigin, TensorEntry};
+use super::server_number::ServerNumber;
 use super::writer::{CheckpointSpec, CheckpointWriter};
 
 fn checkpoint_dir(run: &Path) -> CheckpointDir {
@@ -189,4 +190,22 @@ fn what_is_newer_is_put_aside_and_not_lost() {
         assert_eq!(dir.steps(), [10]);
     }
     assert_eq!(files(&run.path().join("checkpoints")).len(), 5);
+}
+
+#[test]
+fn a_damaged_count_of_generations_is_named_and_can_be_deleted() {
+    let run = TempDir::new().unwrap();
+    let dir = checkpoint_dir(run.path());
+    write(run.path(), 1, &[10], 3);
+    let (server, warn) = (ServerNumber { index: 0, count: 1 }, &mut |_: &str| ());
+    assert_eq!(dir.claim(server, None, warn).unwrap().generation.base, Some(10));
+    let file = run.path().join("checkpoints/generation.json");
+    for damage in ["", "{\"x", "{\"generation\": 4611686018427387904}"] {
+        fs::write(&file, damage).unwrap();
+        let error = dir.claim(server, None, warn).unwrap_err().to_string();
+        assert!(error.contains(file.to_str().unwrap()), "{error}");
+        assert!(error.contains("delete it"), "{error}");
+    }
+    fs::remove_file(&file).unwrap();
+    assert_eq!(dir.claim(server, None, warn).unwrap().generation.base, Some(10));
 }
