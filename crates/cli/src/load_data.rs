@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use paceline_arrays::{PictureOptions, Pictures, open_numpy, open_records};
+use paceline_arrays::{PictureOptions, Pictures, open_numpy_observed, open_records};
 use paceline_data::random::mix;
 use paceline_data::sparse::DenseRows;
 use paceline_data::{
@@ -125,7 +125,8 @@ fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Fai
             TrainingData::Examples(DenseRows::of(load_rows(plan, spec, display)?)?.into_shared())
         }
         DataKind::Numpy(spec) => {
-            TrainingData::Examples(validate_examples(plan, open_numpy(spec)?.into_shared())?)
+            let set = open_numpy_observed(spec, display)?.into_shared();
+            TrainingData::Examples(validate_examples(plan, set)?)
         }
         DataKind::Records(spec) => {
             let set = open_records(spec, display)?.into_shared();
