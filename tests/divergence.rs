@@ -68,6 +68,9 @@ fn every_task_of_a_run_that_diverges_ends() {
         let output = sandbox.launch(mode, mode, &settings).finish_task();
         assert_eq!(output.code, Some(1), "{mode}: {output:?}");
         assert_says(&output.stderr, &["training diverged", "train.optimizer.rate"]);
+        // What follows from it does not come before it.
+        let before = output.stderr.split("error: ").next().unwrap();
+        assert!(!before.contains("lost"), "{mode}: {output:?}");
         assert!(processes_of(&sandbox.path(mode)).is_empty(), "{mode}");
     }
     // The coordinator finds it in the final test, after all other tasks have left.

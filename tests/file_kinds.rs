@@ -92,7 +92,10 @@ fn a_file_of_the_wrong_kind_is_named_and_nothing_is_built() {
         let data = format!("data={{kind=\"{kind}\", path=\"{file}\"}}");
         let said = sandbox.fails(2, &["train", "--set", &data, "--set", "cluster.mode=single"]);
         assert_says(&said, &[file, says]);
-        // A table is recognised only when its first line fails.
-        assert!(file == "table.csv" || !said.contains("building"), "{said}");
+        assert!(!said.contains("cached"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
+    let data = "data={kind=\"table\", path=\"tabel.csv\"}";
+    let said = sandbox.fails(2, &["train", "--set", data, "--set", "cluster.mode=single"]);
+    assert_says(&said, &["tabel.csv: No such file or directory (did you mean ", "table.csv?)"]);
 }

@@ -83,3 +83,26 @@ fn a_second_ctrl_c_ends_a_run_that_cannot_end_by_itself() {
     });
     assert_eq!(launched.finish().code, Some(130));
 }
+
+#[test]
+fn a_run_that_is_interrupted_in_its_first_step_ends_well() {
+    for mode in ["single", "sync"] {
+        let sandbox = Sandbox::new();
+        let large = ["model.kind=lenet", "data.train_examples=20000", "train.batch=8192", ENDLESS];
+        let mut command = sandbox.cluster("run", mode, &large);
+        // The first step takes many seconds, but each of its 64 blocks little time.
+        command.env("PACELINE_TEST_SLOW", "0:10");
+        let launched = RunningProcess::start(&mut command, sandbox.path("run"));
+        let run = sandbox.run_folder("run");
+        within(Duration::from_secs(60), "the loop has begun", || {
+            run.log("worker:0").contains("examples (")
+                && (mode == "single" || run.log("ps:0").contains("step 0 waits for worker:0"))
+        });
+        launched.signal("INT");
+        let output = launched.finish_task();
+        assert_eq!(output.code, Some(130), "{mode}: {output:?}");
+        let says = ["after 0 steps", "train loss   none: no step was made"];
+        assert!(says.iter().all(|text| output.stdout.contains(text)), "{mode}: {output:?}");
+        sandbox.ok(&["report", "run"]);
+    }
+}

@@ -80,7 +80,11 @@ fn a_batch_larger_than_the_data_is_refused() {
     );
     // The default batch is checked too.
     sandbox.write("job.toml", "[data]\nkind = \"mnist\"\npath = \"set\"\n");
-    check_in(&sandbox, &["job.toml"], &["default: train.batch is 60", "only 12 training examples"]);
+    check_in(
+        &sandbox,
+        &["job.toml"],
+        &["train.batch is 60 by default", "only 12 training examples"],
+    );
 }
 
 #[test]
@@ -97,6 +101,25 @@ fn a_path_that_is_no_job_file_is_named() {
     check_in(&sandbox, &["bytes.toml"], &["bytes.toml: cannot read the job file", "UTF-8"]);
     sandbox.write("large.toml", vec![b'#'; (1 << 20) + 1]);
     check_in(&sandbox, &["large.toml"], &["large.toml: cannot read the job file", "larger than"]);
+}
+
+#[test]
+fn data_and_runs_in_place_of_a_job_file_are_recognised() {
+    let sandbox = Sandbox::new();
+    sandbox.write("people.csv", "age,income,label\n31,20000,1\n44,30000,0\n");
+    let says = [
+        "people.csv: this is not a job file: it looks like a table",
+        "use --set data.kind=table --set data.path=people.csv",
+    ];
+    check_in(&sandbox, &["people.csv"], &says);
+    sandbox.write("rows", "1 1:1 7:0.5\n0 2:1\n");
+    check_in(&sandbox, &["rows"], &["rows: this is not a job file", "data.kind=libsvm"]);
+    sandbox.write("run/job.toml", "seed = 1\n");
+    let says = ["run: this is the directory of a run", "name run/job.toml", "--resume run"];
+    check_in(&sandbox, &["run"], &says);
+    // A job file with a mistake is still one.
+    sandbox.write("job.toml", "a,b\n1,2\n");
+    check_in(&sandbox, &["job.toml"], &["job.toml:1: "]);
 }
 
 #[test]

@@ -193,6 +193,10 @@ fn explain_prints_a_table_of_layers() {
     let absent = ["--set", r#"data={kind="mnist", path="nowhere"}"#];
     let absent = sandbox.ok(&[&["explain", "job.toml"], &absent[..]].concat());
     assert_says(&absent.stdout, &["# layers: their shapes depend on data that is not here: "]);
+    let table = ["--set", r#"data={kind="table", path="people.csv"}"#];
+    let table = sandbox.ok(&[&["explain", "job.toml"], &table[..]].concat());
+    let says = "# layers: their shapes depend on the data, which is not read here";
+    assert_says(&table.stdout, &[says]);
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn mirrored_tasks_start_by_hand_in_any_order_with_workers_only() {
         let names = tasks.map(|(role, index)| format!("{role}:{index}"));
         let missing = format!("{} at {}, not connected yet", names[2], at[1]);
         assert!(wait_until(|| run.log(&names[1]).contains(&missing)), "{}", run.log(&names[1]));
-        let refused = format!("{} at {}, refused (", names[2], at[1]);
+        let refused = format!("{} at {}, refused", names[2], at[1]);
         assert!(wait_until(|| run.log(&names[0]).contains(&refused)), "{}", run.log(&names[0]));
         manual_run.all_end_well(early.into_iter().chain([start(tasks[2])]).collect());
         assert_eq!(run.summary()["global_steps"], 40);

@@ -81,6 +81,7 @@ fn the_page_shows_a_run_learn_while_it_trains() {
     ));
     browser.wait_for(&format!("{step} > {first}"));
     browser.wait_for(&format!("{} > before.phases", points("phases-worker_0")));
+    browser.eval("document.querySelector('[data-chart=accuracy]').scrollIntoView()");
     browser.wait_for(&format!("{} > 2", points("accuracy")));
     for printed in ["So far held back by", "worker:1", "Time to a gradient", "ps:0"] {
         browser.wait_for(&format!("document.body.innerText.includes('{printed}')"));

@@ -142,6 +142,27 @@ fn check_zoom(browser: &mut Browser) {
 }
 
 #[test]
+fn a_short_run_alone_says_why_charts_are_empty_and_has_no_slow_workers() {
+    let sandbox = Sandbox::new();
+    sandbox.train("all/short", &["train.evaluate.every=5"]);
+    let (_watching, at) = watch(&sandbox, "all");
+    let mut browser = Browser::start(&sandbox);
+    browser.set_screen(1400, 900, "light");
+    browser.open(&format!("http://{at}/#run=short"));
+    browser.eval("dispatchEvent(new Event('beforeprint'))");
+    browser.wait_for(
+        "document.querySelector('[data-chart=steps] svg')?.textContent \
+         .includes('the run was too short for samples')",
+    );
+    browser.wait_for("document.querySelector('[data-part=tasks]')");
+    assert_eq!(browser.eval("document.querySelectorAll('[data-part=slow]').length"), 0);
+    // The one sample of the machine's processor is visible.
+    browser.eval("document.querySelector('[data-chart=machine]').scrollIntoView()");
+    browser.wait_for("document.querySelectorAll('[data-chart=machine] svg g rect').length > 0");
+    browser.assert_no_complaints();
+}
+
+#[test]
 fn a_comparison_states_what_best_means_and_compares_equal_work() {
     let sandbox = Sandbox::new();
     sandbox.train("all/a", &["train.evaluate.every=5"]);
@@ -151,6 +172,8 @@ fn a_comparison_states_what_best_means_and_compares_equal_work() {
     browser.set_screen(1400, 900, "light");
     browser.open(&format!("http://{at}/#run=a&run=b"));
     browser.wait_for("document.querySelector('.compare td.best')");
+    // Every colour of the bars has a name.
+    browser.wait_for("document.querySelector('#tables .key.phases .phase-evaluation')");
     browser.wait_for("/at equal work/.test(document.querySelector('.criterion').textContent)");
     let row = |title: &str| {
         format!(

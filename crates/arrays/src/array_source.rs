@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use paceline_data::DataError;
 use paceline_data::sniff::{FileKind, sniff_file};
+use paceline_data::{DataError, OpenObserver};
 
 use crate::file_array::{FileArray, NpzFile, fault};
 
@@ -38,15 +38,20 @@ impl ArraySource {
         }
     }
 
-    pub(crate) fn first_of(&self, names: &[String]) -> Result<Option<FileArray>, DataError> {
+    /// The first array of these names that is there.
+    pub(crate) fn first_of(
+        &self,
+        names: &[String],
+        observer: &mut dyn OpenObserver,
+    ) -> Result<Option<FileArray>, DataError> {
         for name in names {
             let found = match self {
-                ArraySource::Archive(_, archive) => archive.array(name)?,
+                ArraySource::Archive(_, archive) => archive.array(name, observer)?,
                 ArraySource::Directory(dir, _) => {
                     // A name may be given with its extension, or the file may be gzip.
                     let files = ["", ".npy", ".npy.gz"].map(|end| dir.join(format!("{name}{end}")));
                     let file = files.iter().find(|file| file.is_file());
-                    file.map(|file| FileArray::open(file)).transpose()?
+                    file.map(|file| FileArray::open(file, observer)).transpose()?
                 }
             };
             if found.is_some() {
@@ -56,8 +61,14 @@ impl ArraySource {
         Ok(None)
     }
 
-    pub(crate) fn required(&self, names: &[String], key: &str) -> Result<FileArray, DataError> {
-        if let Some(array) = self.first_of(names)? {
+    /// As [`first_of`](Self::first_of); an error that names `key` if there is none.
+    pub(crate) fn required(
+        &self,
+        names: &[String],
+        key: &str,
+        observer: &mut dyn OpenObserver,
+    ) -> Result<FileArray, DataError> {
+        if let Some(array) = self.first_of(names, observer)? {
             return Ok(array);
         }
         let mut there = self.names();

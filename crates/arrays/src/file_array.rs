@@ -5,15 +5,18 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
-use paceline_data::{DataError, unpack};
+use paceline_data::{DataError, OpenMeter, OpenObserver, unpack};
 
 use crate::npy::{ElementKind, NpyFault, NpyHeader};
 use crate::zip::{self, ZipMember};
+
+/// How much of a gzip file is unpacked at a time, in bytes.
+const STEP_BYTES: u64 = 1 << 20;
 
 /// The largest packed array that is unpacked, in bytes.
 const MAX_UNPACKED_BYTES: u64 = 8 << 30;
@@ -35,8 +38,8 @@ enum ArrayBytes {
 }
 
 impl FileArray {
-    /// Opens a `.npy` file.
-    pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
+    /// Opens a `.npy` file. `observer` follows how much of a packed one is unpacked.
+    pub(crate) fn open(path: &Path, observer: &mut dyn OpenObserver) -> Result<Self, DataError> {
         let content = unpack::open(path)?;
         if !content.is_gzip() {
             let map = map(path)?;
@@ -50,8 +53,17 @@ impl FileArray {
         let header = NpyHeader::from_bytes(&bytes).map_err(|what| fault(path, what))?;
         let wanted = unpacked_limit(path, &header)?;
         // One more byte shows whether the content is too long.
-        content.set_limit((wanted + 1).saturating_sub(bytes.len() as u64));
-        content.read_to_end(&mut bytes).map_err(damaged)?;
+        let mut left = (wanted + 1).saturating_sub(bytes.len() as u64);
+        let mut meter = OpenMeter::new(observer, "unpacking", path, left);
+        while left > 0 {
+            content.set_limit(left.min(STEP_BYTES));
+            let read = content.read_to_end(&mut bytes).map_err(damaged)? as u64;
+            if read == 0 {
+                break;
+            }
+            left -= read;
+            meter.add(read)?;
+        }
         Self::in_memory(path.into(), header, bytes)
     }
 
@@ -106,8 +118,13 @@ impl NpzFile {
         names.map(str::to_owned).collect()
     }
 
-    /// An array by its name, if there is one.
-    pub(crate) fn array(&self, name: &str) -> Result<Option<FileArray>, DataError> {
+    /// An array by its name, if there is one. `observer` follows how much of a packed one is
+    /// unpacked.
+    pub(crate) fn array(
+        &self,
+        name: &str,
+        observer: &mut dyn OpenObserver,
+    ) -> Result<Option<FileArray>, DataError> {
         let is_wanted = |member: &&ZipMember| member.name.strip_suffix(".npy") == Some(name);
         let Some(member) = self.members.iter().find(is_wanted) else { return Ok(None) };
         let full_name = self.path.join(&member.name);
@@ -116,10 +133,18 @@ impl NpzFile {
             let range = member.range(&self.map).map_err(wrong)?;
             return FileArray::in_map(full_name, &self.map, range).map(Some);
         }
-        let head = member.unpack(&self.map, NpyHeader::MAX_LEN).map_err(wrong)?;
+        let mut whole = |_| ControlFlow::Continue(());
+        let head = member.unpack(&self.map, NpyHeader::MAX_LEN, &mut whole).map_err(wrong)?;
         let header = NpyHeader::from_bytes(&head).map_err(|what| fault(&full_name, what))?;
         let wanted = unpacked_limit(&full_name, &header)?;
-        let bytes = member.unpack(&self.map, wanted as usize + 1).map_err(wrong)?;
+        let mut meter = OpenMeter::new(observer, "unpacking", &full_name, member.packed_bytes());
+        let mut stopped = Ok(());
+        let mut advance = |bytes| {
+            stopped = meter.add(bytes);
+            if stopped.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let bytes = member.unpack(&self.map, wanted as usize + 1, &mut advance).map_err(wrong)?;
+        stopped?;
         FileArray::in_memory(full_name, header, bytes).map(Some)
     }
 }

@@ -51,7 +51,7 @@ mod split_rule;
 mod tf_example;
 mod zip;
 
-pub use numpy::{ArrayExamples, NumpySpec, open_numpy};
+pub use numpy::{ArrayExamples, NumpySpec, open_numpy, open_numpy_observed};
 pub use numpy_input::{ArrayInputSpec, ArrayLabels, open_array_inputs};
 pub use pictures::{PictureOptions, Pictures};
 pub use record_input::{RecordInputSpec, open_record_inputs};

@@ -4,7 +4,10 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use paceline_data::{DataError, ElementForm, Examples, HoldOut, SelectedExamples, TrainTest};
+use paceline_data::{
+    DataError, ElementForm, Examples, HoldOut, OpenObserver, SelectedExamples, TrainTest,
+    ignore_reports,
+};
 
 use crate::array_source::ArraySource;
 use crate::classes::{check_test_labels, classes_of, count_classes};
@@ -89,6 +92,17 @@ enum PlaneOrder {
 pub fn open_numpy(
     spec: &NumpySpec,
 ) -> Result<TrainTest<SelectedExamples<ArrayExamples>>, DataError> {
+    open_numpy_observed(spec, &mut ignore_reports())
+}
+
+/// As [`open_numpy`]; `observer` follows how much of packed arrays is unpacked, and may stop it.
+///
+/// # Errors
+/// As [`open_numpy`], and if the observer stops it.
+pub fn open_numpy_observed(
+    spec: &NumpySpec,
+    observer: &mut dyn OpenObserver,
+) -> Result<TrainTest<SelectedExamples<ArrayExamples>>, DataError> {
     let source = ArraySource::open(&spec.path)?;
     let given = |name: &Option<String>, defaults: &[&str]| match name {
         Some(name) => vec![name.clone()],
@@ -97,8 +111,8 @@ pub fn open_numpy(
     let input_names = source.with_own_name(given(&spec.inputs, &INPUT_NAMES));
     let label_names = given(&spec.labels, &LABEL_NAMES);
     let train = ArrayPair {
-        inputs: source.required(&input_names, "data.inputs")?,
-        labels: source.required(&label_names, "data.labels")?,
+        inputs: source.required(&input_names, "data.inputs", observer)?,
+        labels: source.required(&label_names, "data.labels", observer)?,
     };
     let test = match &spec.test_path {
         Some(path) => {
@@ -110,16 +124,16 @@ pub fn open_numpy(
                 with_test(given(&spec.inputs, &INPUT_NAMES), &TEST_INPUT_NAMES);
             let label_names: Vec<String> = with_test(label_names, &TEST_LABEL_NAMES);
             Some(ArrayPair {
-                inputs: test.required(&test.with_own_name(input_names), "data.inputs")?,
-                labels: test.required(&label_names, "data.labels")?,
+                inputs: test.required(&test.with_own_name(input_names), "data.inputs", observer)?,
+                labels: test.required(&label_names, "data.labels", observer)?,
             })
         }
         // Named arrays are the whole set.
         None if spec.inputs.is_some() || spec.labels.is_some() => None,
         None => {
             let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let inputs = source.first_of(&names(&TEST_INPUT_NAMES))?;
-            let labels = source.first_of(&names(&TEST_LABEL_NAMES))?;
+            let inputs = source.first_of(&names(&TEST_INPUT_NAMES), observer)?;
+            let labels = source.first_of(&names(&TEST_LABEL_NAMES), observer)?;
             inputs.zip(labels).map(|(inputs, labels)| ArrayPair { inputs, labels })
         }
     };

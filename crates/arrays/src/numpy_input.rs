@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use paceline_data::{DataError, ElementForm};
+use paceline_data::{DataError, ElementForm, ignore_reports};
 
 use crate::array_source::ArraySource;
 use crate::file_array::{FileArray, fault};
@@ -47,10 +47,11 @@ pub fn open_array_inputs(
 ) -> Result<ArrayExamples, DataError> {
     let source = ArraySource::open(path)?;
     let input = input_name(&source, spec)?;
-    let inputs = source.required(std::slice::from_ref(&input), "data.inputs")?;
+    let names = std::slice::from_ref(&input);
+    let inputs = source.required(names, "data.inputs", &mut ignore_reports())?;
     let labels = match labels {
         ArrayLabels::Unread => None,
-        ArrayLabels::File(file) => Some(FileArray::open(file)?),
+        ArrayLabels::File(file) => Some(FileArray::open(file, &mut ignore_reports())?),
         ArrayLabels::Beside => Some(labels_of(&source, &input, &inputs.name, spec)?),
     };
     ArrayExamples::for_model(inputs, labels.as_ref(), spec.form, spec.shape)
@@ -91,7 +92,7 @@ fn labels_of(
     let rest = input.strip_prefix(['x', 'X']);
     let names: Vec<String> =
         spec.labels.iter().cloned().chain(rest.map(|rest| format!("y{rest}"))).collect();
-    source.first_of(&names)?.ok_or_else(|| {
+    source.first_of(&names, &mut ignore_reports())?.ok_or_else(|| {
         let looked_for =
             if names.is_empty() { String::new() } else { format!(" ({})", names.join(" or ")) };
         let what = format!(

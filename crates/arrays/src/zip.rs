@@ -3,6 +3,8 @@
 //! Only the directory at the end of the archive is trusted for sizes, and only within the limits of
 //! the file. Members are stored plain or packed by deflate; large archives use the zip64 fields.
 
+use std::ops::ControlFlow;
+
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 /// The length of the record that ends an archive, and of the longest comment after it.
@@ -112,9 +114,20 @@ impl ZipMember {
         Ok(start..end.ok_or_else(damaged)?)
     }
 
-    /// Unpacks at most `limit` bytes of the member. Memory grows with what is unpacked. The
+    /// Its length in the archive.
+    pub(crate) fn packed_bytes(&self) -> u64 {
+        self.packed_bytes
+    }
+
+    /// Unpacks at most `limit` bytes of the member, or fewer if `advance` breaks, which is called
+    /// with the number of packed bytes that were read. Memory grows with what is unpacked. The
     /// checksum is checked if the member ends before the limit.
-    pub(crate) fn unpack(&self, archive: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+    pub(crate) fn unpack(
+        &self,
+        archive: &[u8],
+        limit: usize,
+        advance: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Vec<u8>, String> {
         let mut packed = &archive[self.range(archive)?];
         let mut out = Vec::new();
         let mut stream = Decompress::new(false);
@@ -128,8 +141,12 @@ impl ZipMember {
             let status = stream
                 .decompress_vec(packed, &mut out, FlushDecompress::None)
                 .map_err(|error| format!("{} is damaged: {error}; copy it again", self.name))?;
-            packed = &packed[(stream.total_in() - before_in) as usize..];
+            let read = stream.total_in() - before_in;
+            packed = &packed[read as usize..];
             out.truncate(limit);
+            if advance(read).is_break() {
+                return Ok(out);
+            }
             match status {
                 Status::StreamEnd => break,
                 _ if out.len() > before_out || stream.total_in() > before_in => {}

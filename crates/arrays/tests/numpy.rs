@@ -4,12 +4,13 @@
 
 use std::fs;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use paceline_arrays::{ArrayExamples, NumpySpec, open_numpy};
-use paceline_data::{DataError, Examples, HoldOut, SelectedExamples, TrainTest};
+use paceline_arrays::{ArrayExamples, NumpySpec, open_numpy, open_numpy_observed};
+use paceline_data::{DataError, Examples, HoldOut, OpenReport, SelectedExamples, TrainTest};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -188,6 +189,25 @@ fn labels_and_values_that_cannot_be_used_are_named() {
     let set = open(dir.path()).unwrap();
     let error = set.train.fill(1, 0, &mut [0.0]).unwrap_err();
     assert!(error.is_bad_example() && error.to_string().contains("example 1"), "{error}");
+}
+
+#[test]
+fn unpacking_is_followed_and_can_be_stopped() {
+    let dir = dir_with(&[("labels.npy", "y.npy")]);
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (100000, 2), }\n";
+    fs::write(dir.path().join("x.npy.gz"), gzip(&npy(header, &[0; 800_000]))).unwrap();
+    for path in [golden("packed.npz"), dir.path().to_owned()] {
+        let mut actions = Vec::new();
+        let mut observer = |report: OpenReport<'_>| {
+            if let OpenReport::Progress(progress) = report {
+                actions.push(progress.action);
+            }
+            ControlFlow::Break(())
+        };
+        let error = open_numpy_observed(&NumpySpec::at(&path), &mut observer).err().unwrap();
+        assert!(matches!(error, DataError::Interrupted), "{error}");
+        assert_eq!(actions, ["unpacking"]);
+    }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -19,7 +19,8 @@ use crate::stop_source::StopSource;
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// How long a task may take to end.
 const LIMIT: Duration = Duration::from_millis(1_700);
-/// The same for a task that computes: it ends after the current layer, and keeps its model.
+/// The same for a task that computes: it ends when its layer or block of examples is done, and
+/// keeps its model.
 const LIMIT_TO_SAVE: Duration = Duration::from_secs(10);
 /// The same for a task that writes its model or its last checkpoint, which would be lost.
 const LIMIT_TO_WRITE: Duration = Duration::from_secs(30);
@@ -86,8 +87,8 @@ impl TaskActivity {
                 }
                 if since >= NOTE_AFTER && !is_noted && state.saves() {
                     is_noted = true;
-                    let text = "interrupted: ends after the current layer and keeps the model; a \
-                                second signal ends it at once";
+                    let text = "interrupted: ends when the current computation is done, and keeps \
+                                the model; a second signal ends it at once";
                     state.say(text);
                 }
             }

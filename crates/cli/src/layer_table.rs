@@ -16,6 +16,11 @@ const DROPPABLE: [&str; 3] = ["kind", "backward", "MFLOP forward"];
 pub(crate) fn layer_table(job: &RawJob, plan: &Plan) -> Result<String, Failure> {
     let ModelKind::Network(network) = &plan.model else { return Ok(String::new()) };
     let planes = match example_planes(plan) {
+        Ok(planes) if planes.contains(&0) => {
+            return Ok(
+                "\n# layers: their shapes depend on the data, which is not read here\n".into()
+            );
+        }
         Ok(planes) => planes,
         Err(failure) => {
             return Ok(format!(

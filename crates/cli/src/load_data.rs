@@ -1,9 +1,10 @@
 //! Loads the data that a plan names.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use paceline_arrays::{PictureOptions, Pictures, open_numpy, open_records};
+use paceline_arrays::{PictureOptions, Pictures, open_numpy_observed, open_records};
 use paceline_data::random::mix;
 use paceline_data::sparse::DenseRows;
 use paceline_data::{
@@ -18,7 +19,11 @@ use paceline_table::{Featurizer, TableSpec, open_table, table_featurizer};
 use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::network_check::check_network;
-use paceline_job::{DataKind, DataShape, ModelKind, Plan, RawJob, ValidationPlan, shape_of};
+use crate::similar_path::did_you_mean;
+use paceline_job::{
+    DataKind, DataShape, ModelKind, Plan, RawJob, SettingOrigin, ValidationPlan, shape_of,
+};
+use paceline_terminal::counted;
 
 /// The shape of the plan's data. Reads as little of the data as possible.
 pub(crate) fn data_shape(
@@ -79,6 +84,7 @@ pub(crate) fn load_data(
     shape.map_or(Ok(()), |shape| check_network(job, plan, shape))?;
     let data = match read_data(plan, display) {
         Err(Failure::Data(DataError::Interrupted)) => return Err(display.interrupted()),
+        Err(Failure::Data(error)) => return Err(with_similar_path(error)),
         read => read?,
     };
     if shape.is_none() {
@@ -86,6 +92,17 @@ pub(crate) fn load_data(
     }
     check_batch(job, plan, data.train_len())?;
     Ok(data)
+}
+
+/// Suggests a path instead of one that does not exist.
+fn with_similar_path(error: DataError) -> Failure {
+    match &error {
+        DataError::Io { path, source, .. } if source.kind() == ErrorKind::NotFound => {
+            let near = did_you_mean(path, |_| true);
+            Failure::Usage(format!("{error}{near}"))
+        }
+        _ => Failure::Data(error),
+    }
 }
 
 fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Failure> {
@@ -108,7 +125,8 @@ fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Fai
             TrainingData::Examples(DenseRows::of(load_rows(plan, spec, display)?)?.into_shared())
         }
         DataKind::Numpy(spec) => {
-            TrainingData::Examples(validate_examples(plan, open_numpy(spec)?.into_shared())?)
+            let set = open_numpy_observed(spec, display)?.into_shared();
+            TrainingData::Examples(validate_examples(plan, set)?)
         }
         DataKind::Records(spec) => {
             let set = open_records(spec, display)?.into_shared();
@@ -198,7 +216,7 @@ fn check_classes(plan: &Plan, featurizer: &Featurizer) -> Result<(), Failure> {
     }
     Err(Failure::Usage(format!(
         "model.kind is \"logistic\", which is for two classes, but the label {label:?} has \
-         {classes}; set model.kind = \"softmax\""
+         {classes}; set model.kind = \"softmax\", or name another label in data.columns"
     )))
 }
 
@@ -325,9 +343,16 @@ fn check_batch(job: &RawJob, plan: &Plan, examples: usize) -> Result<(), Failure
     if plan.batch <= examples {
         return Ok(());
     }
-    let message = format!(
-        "is {}, but there are only {examples} training examples; set it to {examples} or less",
-        plan.batch
+    let verb = if examples == 1 { "is" } else { "are" };
+    let only = format!(
+        "but there {verb} only {}; set train.batch={examples} or less",
+        counted(examples as u64, "training example")
     );
-    Err(job.problem("train.batch", message).into())
+    let problem = job.problem("train.batch", format!("is {}, {only}", plan.batch));
+    Err(match problem.origin {
+        SettingOrigin::Default | SettingOrigin::Derived { .. } => {
+            Failure::Usage(format!("train.batch is {} by default, {only}", plan.batch))
+        }
+        _ => problem.into(),
+    })
 }

@@ -209,7 +209,7 @@ impl Progress {
         let is_due = self.wait.as_ref().is_none_or(|w| w.subject != subject || now >= w.next);
         match &self.form {
             ProgressForm::Quiet => return,
-            ProgressForm::Bar(bar) => bar.set_message(fit(text, 1)),
+            ProgressForm::Bar(bar) => bar.set_message(fit_wait(text, message_width())),
             ProgressForm::Lines if is_due => write_line(&format!("{name}{text}")),
             ProgressForm::Lines => return,
         }
@@ -282,9 +282,31 @@ pub(crate) fn fit(text: &str, used: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// What a task waits for, in a terminal of this width: the names are cut, and not the time at the
+/// end.
+fn fit_wait(text: &str, width: Option<usize>) -> String {
+    let width = width.unwrap_or(80).saturating_sub(1);
+    let (awaited, time) = text.rsplit_once(" (").unwrap_or((text, ""));
+    let left = width.saturating_sub(time.chars().count() + 3);
+    if text.chars().count() <= width || time.is_empty() || left == 0 {
+        return fit(text, 1);
+    }
+    let names: String = awaited.chars().take(left).collect();
+    format!("{names}… ({time}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_wait_stays_when_names_are_cut() {
+        let text = "waiting for worker:0, worker:1, worker:2 (3 s of 60 s)";
+        assert_eq!(fit_wait(text, Some(60)), text);
+        let short = fit_wait(text, Some(40));
+        assert_eq!(short, "waiting for worker:0, wo… (3 s of 60 s)");
+        assert_eq!(short.chars().count(), 39);
+    }
 
     #[test]
     fn a_progress_line_has_step_loss_accuracy_speed_and_time_left() {

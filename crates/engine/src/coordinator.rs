@@ -378,11 +378,11 @@ impl<'a> Coordinator<'a> {
         self.config.keeper.as_ref().and_then(|keeper| keeper.kept().cloned())
     }
 
-    /// Mean of the last losses.
+    /// Mean of the last losses; NaN before the first step.
     pub(crate) fn train_loss(&self) -> f64 {
         let known = self.loss_count.min(LOSSES as u64) as usize;
         let sum: f64 = self.losses[..known].iter().map(|&loss| f64::from(loss)).sum();
-        sum / known.max(1) as f64
+        if known == 0 { f64::NAN } else { sum / known as f64 }
     }
 
     /// Tests the run's last parameters, unless that test was already made. A run that is

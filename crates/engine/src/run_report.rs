@@ -91,13 +91,18 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
         test_precision: score.and_then(|score| score.precision),
         test_step: test.map(|test| test.step).filter(|&step| step != facts.global_steps),
         best: facts.best,
-        steps_per_second: steps as f64 / seconds,
-        examples_per_second: examples as f64 / seconds,
-        bytes_per_step: moved as f64 / steps as f64,
+        steps_per_second: per(steps, seconds),
+        examples_per_second: per(examples, seconds),
+        bytes_per_step: per(moved, steps as f64),
         verdict: Some(verdict),
         ranking,
         tasks,
     }
+}
+
+/// A quotient; NaN if there is nothing to divide by, as in a run without a step.
+fn per(amount: u64, by: f64) -> f64 {
+    if by > 0.0 { amount as f64 / by } else { f64::NAN }
 }
 
 fn stop_test(test: StepScore) -> StopTest {

@@ -64,7 +64,7 @@ impl JobChecker<'_> {
         let given = self.job.layers();
         let count = (0..).take_while(|layer| given.contains(layer)).count();
         let is_refused = self.problems.iter().any(|problem| problem.message.contains(LAYERS));
-        if count == 0 && !is_refused {
+        if given.is_empty() && !is_refused {
             let message = format!(
                 "is \"network\", which needs layers: list them in {LAYERS}, or use lenet or alexnet"
             );
@@ -84,7 +84,7 @@ impl JobChecker<'_> {
         let at = |name: &str| format!("{LAYERS}.{index}.{name}");
         if !self.job.entries.contains_key(&at("kind")) {
             let origin = self.job.origin_of_layer(index);
-            let message = format!("{LAYERS}.{index} has no kind");
+            let message = format!("{LAYERS}.{index} has no kind, such as kind = \"dense\"");
             self.problems.push(Problem { origin, message });
             return None;
         }

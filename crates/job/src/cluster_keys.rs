@@ -9,6 +9,8 @@ const MODE: &str = "cluster.mode";
 const SHARED: &[&str] = &["async", "sync", "bounded", "mirrored"];
 /// The modes with servers.
 const WITH_SERVERS: &[&str] = &["async", "sync", "bounded"];
+/// The models that have dense layers.
+const NETWORKS: &[&str] = &["lenet", "alexnet", "network"];
 
 /// Every key of the section.
 pub(super) fn cluster_keys() -> Vec<KeySpec> {
@@ -112,7 +114,8 @@ fn mirrored() -> Vec<KeySpec> {
     let factors = "which gradients of dense layers travel as their two factors: those for which \
                  that is estimated to be faster, all, or none; the bits are the same";
     let words = ValueKind::Word(&["auto", "always", "never"]);
-    vec![key("cluster.factors", words, "\"auto\"", factors).with(MODE, &["mirrored"])]
+    let key = key("cluster.factors", words, "\"auto\"", factors);
+    vec![key.with(MODE, &["mirrored"]).with("model.kind", NETWORKS)]
 }
 
 fn wire() -> KeySpec {

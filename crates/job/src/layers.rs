@@ -51,7 +51,7 @@ impl RawJob {
             let (path, at) = (format!("{LAYERS}.{index}"), layer.span().start);
             match layer.get_ref() {
                 DeValue::Table(keys) if keys.is_empty() => {
-                    let message = format!("{path} has no kind");
+                    let message = format!("{path} has no kind, such as kind = \"dense\"");
                     self.problems.push(Problem { origin: origin(at), message });
                 }
                 keys => self.insert(&path, keys, origin, at),

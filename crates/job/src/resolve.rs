@@ -137,6 +137,11 @@ impl RawJob {
         if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
             job.default_to("train.stop.epochs", DEFAULT_EPOCHS, "no stop condition is set");
         }
+        let stops_by_test = ["train.stop.test_loss", "train.stop.patience"];
+        if !stops_by_test.iter().any(|key| job.entries.contains_key(*key)) {
+            let why = "at most 5 % of the processor time";
+            job.default_to("train.evaluate.every", "\"auto\"", why);
+        }
         for key in KEYS.iter() {
             for path in job.paths_of(key) {
                 if job.entries.contains_key(&path) {

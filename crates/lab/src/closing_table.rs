@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use paceline_observe::pace::BEHIND;
-use paceline_observe::{BestTest, Rank, StopTest};
+use paceline_observe::{BestTest, Rank, StopTest, short_seconds};
 
 use paceline_record::names::files;
 use paceline_record::{Summary, TaskSummary};
@@ -33,26 +33,22 @@ pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> Str
     line(
         "stopped by",
         format!(
-            "{} after {}, {}, {:.2} s",
+            "{} after {}, {}, {} s",
             summary.stop_reason,
             counted(summary.global_steps, "step"),
             counted(summary.examples, "example"),
-            summary.seconds
+            short_seconds(summary.seconds)
         ),
     );
-    line(
-        "speed",
-        format!(
-            "{} steps/s, {} examples/s",
-            rate(summary.steps_per_second),
-            rate(summary.examples_per_second)
-        ),
-    );
+    if !summary.steps_per_second.is_nan() {
+        let steps = rate(summary.steps_per_second);
+        line("speed", format!("{steps} steps/s, {} examples/s", rate(summary.examples_per_second)));
+    }
     if summary.lost_pushes > 0 {
         let lost = counted(summary.lost_pushes, "gradient");
         line("lost", format!("{lost}, with a server; computed again"));
     }
-    line("train loss", format!("{:.4}", summary.train_loss));
+    line("train loss", loss_text(summary.train_loss));
     if let Some(StopTest { step, loss, accuracy }) = summary.stop_test {
         let (step, percent) = (grouped(step), 100.0 * accuracy);
         line("stop test", format!("step {step}: loss {loss:.4}, accuracy {percent:.2} %"));
@@ -74,6 +70,11 @@ pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> Str
     text.push('\n');
     text.push_str(&tasks_table(summary, width));
     text
+}
+
+/// The mean loss of the last steps, if there are any.
+fn loss_text(loss: f64) -> String {
+    if loss.is_nan() { "none: no step was made".into() } else { format!("{loss:.4}") }
 }
 
 /// A number a second: steps of a large network take longer than one.
@@ -172,7 +173,7 @@ fn cells(task: &TaskSummary) -> Vec<(String, String)> {
         ("task", task.task.clone()),
         ("steps", grouped(task.steps)),
         ("dropped", grouped(task.dropped)),
-        ("seconds", format!("{:.2}", task.seconds)),
+        ("seconds", short_seconds(task.seconds)),
     ];
     for (phase, seconds) in &task.phases {
         let share = seconds.as_f64().unwrap_or_default() / task.seconds;
@@ -227,6 +228,21 @@ mod tests {
             assert!(widest <= width, "{width}: {text}");
             assert!(text.contains("worker:1"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_run_of_a_few_milliseconds_takes_some_time() {
+        let short = Summary { seconds: 0.0044, ..summary() };
+        let text = closing_table(&short, Path::new("runs/digits"), None);
+        assert!(text.contains("6,000 steps, 360,000 examples, 0.004 s\n"), "{text}");
+    }
+
+    #[test]
+    fn a_run_without_a_step_has_neither_speed_nor_loss() {
+        let none = Summary { global_steps: 0, examples: 0, seconds: 0.0, ..summary() };
+        let text = closing_table(&none, Path::new("runs/digits"), None);
+        assert!(text.contains("train loss   none: no step was made\n"), "{text}");
+        assert!(!text.contains("speed") && !text.contains("NaN"), "{text}");
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl Theme {
             let _ = write!(css, "--s{i}:{color};");
         }
         for color in &PHASE_COLORS {
-            let _ = write!(css, "--phase-{}:{};", color.phase, self.phase(color));
+            let (phase, color) = (color.phase, self.phase(color));
+            let _ = write!(css, "--phase-{phase}:{color};--on-{phase}:{};", text_on(color));
         }
         css
     }
@@ -91,29 +92,40 @@ fn classes() -> String {
         let _ = writeln!(css, ".s{i}{{--c:var(--s{i});--on:var(--in,#fff)}}");
     }
     for PhaseColor { phase, .. } in &PHASE_COLORS {
-        let on = if ["push", "send"].contains(phase) { "#fff" } else { "#10151b" };
-        let _ = writeln!(css, ".phase-{phase}{{--c:var(--phase-{phase});--on:{on}}}");
+        let _ = writeln!(css, ".phase-{phase}{{--c:var(--phase-{phase});--on:var(--on-{phase})}}");
     }
     css
+}
+
+type LinearRgb = [f64; 3];
+
+/// The color of text upon a color: dark or white, whichever stands out more.
+fn text_on(color: &str) -> &'static str {
+    let stands_out = |text: &str| contrast(linear(text), linear(color));
+    if stands_out(DARK_TEXT) >= stands_out(WHITE_TEXT) { DARK_TEXT } else { WHITE_TEXT }
+}
+
+const DARK_TEXT: &str = "#10151b";
+const WHITE_TEXT: &str = "#ffffff";
+
+/// A color `#rrggbb` in proportion to its light, 0 to 1.
+fn linear(color: &str) -> LinearRgb {
+    [1, 3, 5].map(|at| {
+        let digits = color.get(at..at + 2).unwrap_or_default();
+        let value = f64::from(u8::from_str_radix(digits, 16).unwrap_or_default()) / 255.0;
+        if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+    })
+}
+
+/// The contrast of two colors as the Web Content Accessibility Guidelines define it: 1 to 21.
+fn contrast(a: LinearRgb, b: LinearRgb) -> f64 {
+    let light = |c: LinearRgb| 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2] + 0.05;
+    light(a).max(light(b)) / light(a).min(light(b))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    type LinearRgb = [f64; 3];
-
-    fn linear(color: &str) -> LinearRgb {
-        [1, 3, 5].map(|at| {
-            let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
-            if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
-        })
-    }
-
-    fn contrast(a: LinearRgb, b: LinearRgb) -> f64 {
-        let light = |c: LinearRgb| 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2] + 0.05;
-        light(a).max(light(b)) / light(a).min(light(b))
-    }
 
     /// Normal vision, and the three kinds of color blindness (Machado and others, 2009).
     const VISION: [[LinearRgb; 3]; 4] = [
@@ -152,6 +164,16 @@ mod tests {
                         assert!(distance.sqrt() > 0.09, "{theme:?} {i}: {}", distance.sqrt());
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn text_on_phases_stands_out_in_both_themes() {
+        for theme in [Theme::Light, Theme::Dark] {
+            for color in PHASE_COLORS.iter().map(|color| theme.phase(color)) {
+                let ratio = contrast(linear(text_on(color)), linear(color));
+                assert!(ratio >= 4.0, "{theme:?} {color}: {ratio}");
             }
         }
     }

@@ -30,6 +30,10 @@ impl fmt::Display for PeerState {
         match self {
             PeerState::Untried => f.write_str("not tried yet"),
             PeerState::NoAddress(why) => write!(f, "not found ({why})"),
+            // The system's words for it say no more.
+            PeerState::Refused(why) if why.starts_with("Connection refused") => {
+                f.write_str("refused")
+            }
             PeerState::Refused(why) => write!(f, "refused ({why})"),
             PeerState::Awaited => f.write_str("not connected yet"),
             PeerState::Connected => f.write_str("connected"),
@@ -45,5 +49,17 @@ impl fmt::Display for PeerState {
             PeerState::Ready => f.write_str("ready"),
             PeerState::Started => f.write_str("started"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_connection_is_named_once() {
+        let refused = |why: &str| PeerState::Refused(why.into()).to_string();
+        assert_eq!(refused("Connection refused (os error 111)"), "refused");
+        assert_eq!(refused("the connection was closed"), "refused (the connection was closed)");
     }
 }

@@ -89,4 +89,4 @@ pub use server_recorder::{GradientTotals, ServerRecorder, StalenessCounts, Worke
 pub use task_summary::{ResourceUse, TaskSummary, WorkerTiming, merge_reports};
 pub use tensor_record::{TensorKind, TensorRecord, TensorValues};
 pub use verdict::{Facts, ServerFacts, Shares, Verdict, VerdictKind, WorkerFacts, verdict};
-pub use wall_clock::unix_seconds;
+pub use wall_clock::{short_seconds, unix_seconds};

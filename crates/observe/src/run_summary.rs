@@ -1,6 +1,6 @@
 //! The run in numbers.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::pace::Rank;
 use crate::task_summary::TaskSummary;
@@ -45,8 +45,10 @@ pub struct Summary {
     /// Their workers computed them again, so they count twice in steps and examples.
     pub lost_pushes: u64,
     /// From the first step to the end of the last worker, tests included except the final one.
+    #[serde(deserialize_with = "figure_or_null", skip_serializing_if = "is_nan")]
     pub seconds: f64,
-    /// Mean loss of the last steps, at most 100 of them.
+    /// Mean loss of the last steps, at most 100 of them; NaN without a step.
+    #[serde(deserialize_with = "figure_or_null", skip_serializing_if = "is_nan")]
     pub train_loss: f64,
     /// Mean loss over the test examples at the end. NaN if the run was interrupted before its first
     /// test.
@@ -76,11 +78,14 @@ pub struct Summary {
     /// The best test during the run, if its parameters are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<BestTest>,
-    /// Global steps a second.
+    /// Global steps a second; NaN without a step.
+    #[serde(deserialize_with = "figure_or_null", skip_serializing_if = "is_nan")]
     pub steps_per_second: f64,
-    /// Examples trained on a second.
+    /// Examples trained on a second; NaN without a step.
+    #[serde(deserialize_with = "figure_or_null", skip_serializing_if = "is_nan")]
     pub examples_per_second: f64,
-    /// Bytes moved between tasks for each global step.
+    /// Bytes moved between tasks for each global step; NaN without a step.
+    #[serde(deserialize_with = "figure_or_null", skip_serializing_if = "is_nan")]
     pub bytes_per_step: f64,
     /// What limited the run.
     pub verdict: Option<Verdict>,
@@ -130,6 +135,11 @@ fn is_nan(figure: &f64) -> bool {
     figure.is_nan()
 }
 
+/// Reads a figure; null, which earlier versions wrote for NaN, is NaN.
+fn figure_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
 /// The test of the parameters that a run keeps as its best.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct BestTest {
@@ -162,5 +172,22 @@ impl Summary {
     pub fn examples_per_step(&self) -> Option<f64> {
         let steps = self.global_steps.saturating_sub(self.resumed_from.unwrap_or(0));
         (steps > 0).then(|| self.examples as f64 / steps as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_of_a_run_without_a_step_can_be_read() {
+        let text = serde_json::to_string(&Summary::default()).unwrap();
+        assert!(!text.contains("null,\"examples_per_second\""), "{text}");
+        let read: Summary = serde_json::from_str(&text).unwrap();
+        assert!(read.train_loss.is_nan() && read.steps_per_second.is_nan());
+        // As earlier versions wrote it.
+        let text = r#"{"seconds": 0.0, "train_loss": -0.0, "bytes_per_step": null}"#;
+        let read: Summary = serde_json::from_str(text).unwrap();
+        assert!(read.bytes_per_step.is_nan());
     }
 }

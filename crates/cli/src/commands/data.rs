@@ -88,6 +88,7 @@ pub(super) fn clean(cache: Option<PathBuf>, dry_run: bool) -> Result<(), Failure
     let mut rows = Vec::new();
     let (mut bytes, mut files) = (0, 0u64);
     for cached in CachedRows::list(&dir)? {
+        let unknown = if cached.path.exists() { "of another version" } else { "unfinished" };
         let removal = if dry_run { CacheRemoval::Removed } else { cached.remove()? };
         let in_use = match removal {
             CacheRemoval::Removed => String::new(),
@@ -97,7 +98,7 @@ pub(super) fn clean(cache: Option<PathBuf>, dry_run: bool) -> Result<(), Failure
             bytes += cached.bytes;
             files += 1;
         }
-        let source = cached.source.as_deref().unwrap_or("unfinished");
+        let source = cached.source.as_deref().unwrap_or(unknown);
         rows.push(vec![size(cached.bytes), format!("{source}{in_use}")]);
     }
     print(&columns(&rows))?;

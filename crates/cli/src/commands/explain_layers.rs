@@ -4,7 +4,7 @@ use paceline_engine::{
     ExchangeConditions, Mode, ModelSizing, ModelSource, TestHooks, route_pieces, travels_in_pieces,
 };
 use paceline_job::{ModelKind, Plan};
-use paceline_model::LayerPiece;
+use paceline_model::{LayerPiece, memory_text};
 
 use crate::Failure;
 use crate::layer_table::comment_table;
@@ -58,7 +58,7 @@ fn table(pieces: &[LayerPiece], conditions: &ExchangeConditions) -> String {
             piece.name.clone(),
             grouped(piece.range.len() as u64),
             way.into(),
-            format!("{:.1} MB", bytes / 1e6),
+            memory_text(bytes as u128),
         ]);
     }
     let table = comment_table(&rows, &["parameters"]);

@@ -5,12 +5,16 @@ use std::path::Path;
 use crate::Failure;
 use crate::job_args::JobArgs;
 use crate::progress::write_line;
+use paceline_data::sniff::{FileKind, sniff_file};
 use paceline_job::RawJob;
+use paceline_record::names::files;
 
 /// Reads the job file, or takes the built-in job, and applies the settings.
 pub(super) fn read_job(args: &JobArgs) -> Result<RawJob, Failure> {
     let mut job = match &args.file {
-        Some(path) => RawJob::read(path)?,
+        Some(path) => {
+            RawJob::read(path).map_err(|problems| other_file(path).unwrap_or(problems.into()))?
+        }
         None => RawJob::built_in(),
     };
     args.settings.iter().for_each(|setting| job.set(setting));
@@ -27,4 +31,35 @@ pub(super) fn keep_split(job: &mut RawJob, earlier: Option<&Path>) {
              examples stay the same",
         );
     }
+}
+
+/// Says what was named instead of a job file, if it is data or a run.
+fn other_file(path: &Path) -> Option<Failure> {
+    let shown = path.display();
+    if path.join(files::JOB).is_file() {
+        return Some(Failure::Usage(format!(
+            "{shown}: this is the directory of a run, not a job file; name {}, or resume the run \
+             with --resume {shown}",
+            path.join(files::JOB).display()
+        )));
+    }
+    // What is named as a job file has a mistake in it.
+    if path.is_dir() || path.extension().is_some_and(|ending| ending == "toml") {
+        return None;
+    }
+    let found = sniff_file(path).ok()?;
+    let verb = if found.is_certain() { "is" } else { "looks like" };
+    let kind = match found {
+        FileKind::Npy | FileKind::Zip => "numpy",
+        FileKind::Parquet | FileKind::Table(_) => "table",
+        FileKind::TfRecord => "tfrecord",
+        FileKind::Libsvm => "libsvm",
+        FileKind::Criteo => "criteo",
+        _ => return None,
+    };
+    Some(Failure::Usage(format!(
+        "{shown}: this is not a job file: it {verb} {}; to train on it, use --set data.kind={kind} \
+         --set data.path={shown}",
+        found.describe()
+    )))
 }

@@ -237,7 +237,6 @@ impl CacheRequest<'_> {
             Err(UnusableCache::Interrupted) => return Err(DataError::Interrupted),
             Err(UnusableCache::Absent | UnusableCache::Bad(_)) => {}
         }
-        note(observer, &format!("building {}", path.display()));
         self.note_earlier_cache(path, observer);
         let part = &*path.with_extension("part");
         let CacheRequest { spec, reader, sources, identity, .. } = self;
@@ -246,7 +245,7 @@ impl CacheRequest<'_> {
             .and_then(|()| self.check_unchanged())
             .and_then(|()| fs::rename(part, path).map_err(DataError::io("rename", part)));
         match built {
-            Ok(()) => {}
+            Ok(()) => self.note_cache(path, observer),
             // The next process that builds the cache continues it.
             Err(DataError::Interrupted) => return Err(DataError::Interrupted),
             Err(error) => {
@@ -263,6 +262,19 @@ impl CacheRequest<'_> {
             };
             DataError::Sparse { path: path.into(), what }
         })
+    }
+
+    /// Says where the rows are cached now, and how much space that takes.
+    fn note_cache(&self, path: &Path, observer: &mut dyn OpenObserver) {
+        let bytes = path.metadata().map_or(0, |about| about.len()) as f64;
+        let size = if bytes < 1e6 {
+            format!("{:.0} kB", (bytes / 1e3).ceil())
+        } else {
+            format!("{:.1} MB", bytes / 1e6)
+        };
+        let (what, place) = (self.what(), path.display());
+        let what = short_name(&what);
+        note(observer, &format!("the rows of {what} are cached in {place} ({size})"));
     }
 
     /// Mentions a cache that an earlier version left beside the data.

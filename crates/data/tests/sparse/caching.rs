@@ -41,7 +41,7 @@ fn the_cache_is_built_once_and_not_beside_the_data() {
     dir.file("rows.svm", "1 1:1\n0 2:0.5\n");
     let spec = dir.spec(SparseKind::Libsvm, "rows.svm");
     let (first, said) = open_reporting(&spec);
-    assert!(said.contains("building "), "{said}");
+    assert!(said.contains(" are cached in "), "{said}");
     let cache = cache_in(&dir.path("cache"));
     let built = fs::metadata(&cache).unwrap().modified().unwrap();
     let (again, said) = open_reporting(&spec);
@@ -224,7 +224,7 @@ fn concurrent_readers_build_one_cache() {
         let openers: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
         openers.into_iter().map(|opener| opener.join().unwrap()).collect()
     });
-    assert_eq!(said.iter().filter(|said| said.contains("building ")).count(), 1, "{said:?}");
+    assert_eq!(said.iter().filter(|said| said.contains(" are cached in ")).count(), 1, "{said:?}");
 }
 
 #[test]
@@ -257,7 +257,7 @@ proptest! {
         let (set, said) = open_reporting(&spec);
         prop_assert_eq!(all(&set.train), expected);
         // Only the padding between the sections may change unnoticed.
-        if said.contains("building ") {
+        if said.contains(" are cached in ") {
             prop_assert_eq!(fs::read(&cache).unwrap(), good);
         } else {
             prop_assert!(!cut && good[at] == 0, "damage to byte {at} went unnoticed");

@@ -9,10 +9,13 @@ use super::{Coordinator, RateStart};
 
 /// A rate is known once the steps have taken this long.
 const LEAST_RATE_TIME: Duration = Duration::from_millis(100);
+/// A first step that takes this long is reported by itself. A shorter one says little: first
+/// accesses to memory may take most of it.
+const LONG_FIRST_STEP: Duration = Duration::from_secs(2);
 
 impl Coordinator<'_> {
-    /// Reports progress, once there is a rate. If other workers had made steps before this one made
-    /// its first, it is not known since when, and the rate counts from that first step.
+    /// Reports progress, once there is a rate. It counts from the first step of this worker: what
+    /// that one takes is not typical, and since when other workers make steps is not known.
     #[inline]
     pub(super) fn report_progress(
         &mut self,
@@ -21,11 +24,11 @@ impl Coordinator<'_> {
         recorder: &mut dyn Recorder,
     ) -> io::Result<()> {
         let joined_at = self.config.joined_at;
-        let start = *self.rate_start.get_or_insert(if step <= joined_at + 1 {
-            RateStart { step: joined_at, time: self.started }
-        } else {
-            RateStart { step, time: now }
-        });
+        let is_first = self.rate_start.is_none() && step <= joined_at + 1;
+        let mut start = *self.rate_start.get_or_insert(RateStart { step, time: now });
+        if is_first && now >= self.started + LONG_FIRST_STEP {
+            start = RateStart { step: joined_at, time: self.started };
+        }
         if now < start.time + LEAST_RATE_TIME {
             return Ok(());
         }

@@ -51,12 +51,27 @@ fn coordinator() -> Coordinator<'static> {
 }
 
 #[test]
-fn progress_begins_with_the_first_step_of_the_run() {
+fn progress_begins_with_a_long_first_step() {
     let mut log = ProgressLog::default();
     let mut coordinator = coordinator();
     let now = coordinator.started + Duration::from_secs(2);
     coordinator.report_progress(1, now, &mut log).unwrap();
     assert_eq!(log.0[0].examples_per_second, 5.0);
+    coordinator.report_progress(2, now + Duration::from_secs(1), &mut log).unwrap();
+    assert_eq!(log.0[1].examples_per_second, 10.0, "without the first step");
+}
+
+#[test]
+fn a_short_first_step_does_not_count_for_the_rate() {
+    let mut log = ProgressLog::default();
+    let mut coordinator = coordinator();
+    // Most of it goes to memory that is used for the first time.
+    let first = coordinator.started + Duration::from_millis(600);
+    coordinator.report_progress(1, first, &mut log).unwrap();
+    assert!(log.0.is_empty(), "there is no rate yet");
+    coordinator.report_progress(101, first + Duration::from_millis(100), &mut log).unwrap();
+    assert_eq!(log.0[0].examples_per_second.round(), 10_000.0);
+    assert_eq!(log.0[0].left.unwrap().as_millis(), 4_899);
 }
 
 #[test]

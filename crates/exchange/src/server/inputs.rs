@@ -5,7 +5,7 @@ use super::host::{Host, Level};
 use super::state::Server;
 use super::violation::{Checked, Violation};
 use crate::members::{LostConnection, MemberState};
-use crate::{ConnId, Flags, FrameBody, FrameKind, Header, Payload};
+use crate::{ConnId, Flags, FrameBody, FrameKind, Header, OnLoss, Payload};
 
 impl Server {
     /// A connection was opened.
@@ -140,10 +140,18 @@ impl Server {
         }
         if self.outcome.is_none() {
             let who = &self.members[slot].name;
-            host.note(Level::Warning, &format!("lost the connection to {who}: {why}"));
+            // A loss that ends the run is part of its error.
+            let level = if self.ends_with(slot) { Level::Info } else { Level::Warning };
+            host.note(level, &format!("lost the connection to {who}: {why}"));
             self.give_up_lost_workers(now_ms, host);
             self.assign_slots(now_ms, host);
         }
+    }
+
+    /// Whether the run ends because the worker of this slot is absent now.
+    fn ends_with(&self, slot: usize) -> bool {
+        let is_fatal = slot == 0 || self.config.on_loss == OnLoss::Fail;
+        is_fatal && self.config.rejoin_ms == 0 && self.members[slot].absence.is_some()
     }
 
     /// Time passed. Call this a few times a second.

@@ -306,8 +306,9 @@ fn lists_that_are_no_layers_are_refused() {
         &format!("{network}\nlayers = [3]"),
         &["job:3: model.layers.0 is a section of keys, not an integer"],
     );
-    check_layers("{ },", "job:4: model.layers.0 has no kind");
-    check_layers("{ size = 3 },", "job:4: model.layers.0 has no kind");
+    let no_kind = "job:4: model.layers.0 has no kind, such as kind = \"dense\"";
+    check_layers("{ },", no_kind);
+    check_layers("{ size = 3 },", no_kind);
     check_layers(
         r#"{ kind = "dense" },"#,
         "job:4: model.layers.0 (dense) has no size, which it needs",
@@ -321,6 +322,11 @@ fn lists_that_are_no_layers_are_refused() {
     assert_eq!(
         problems(PERCEPTRON, &["model.layers.6.kind=relu"]),
         ["--set model.layers.6.kind=relu: model.layers.6 is set, but there is no model.layers.4 \
+          before it"]
+    );
+    assert_eq!(
+        problems("", &["model.layers.5.size=10"]),
+        ["--set model.layers.5.size=10: model.layers.5 is set, but there is no model.layers.0 \
           before it"]
     );
     assert_eq!(

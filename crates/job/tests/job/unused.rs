@@ -114,6 +114,10 @@ fn keys_of_clusters_checkpoints_and_emulated_hosts_need_their_condition() {
     ] {
         check(setting, &[&format!("cluster.mode={mode}")], "with cluster.mode = ");
     }
+    let network = ["cluster.mode=mirrored", "model.kind=lenet"];
+    check("cluster.factors=never", &network, "with cluster.mode = ");
+    let dense = problems(&job("", &["cluster.mode=mirrored", "cluster.factors=never"]));
+    assert!(dense.contains("cluster.factors applies only with model.kind = \"lenet\""), "{dense}");
     check("cluster.token_file=x", &["observe.http=127.0.0.1:0"], "with cluster.mode = ");
     check("cluster.token_file=x", &["cluster.mode=sync"], "with cluster.mode = ");
     let (sync, wait) = ("cluster.mode=sync", "cluster.on_worker_loss=wait");
@@ -214,6 +218,8 @@ fn explain_says_why_a_default_applies() {
     ends(&job("", &[]), "mode = \"single\"", "no cluster.mode, no TF_CONFIG");
     ends(&job("", &[]), "epochs = ", "no stop condition is set");
     ends(&job("", &[]), "name = ", "the job file's name");
+    let tests = "at most 5 % of the processor time";
+    ends(&job("", &[]), "every = \"auto\"", tests);
     ends(&built_in(&[]), "name = ", "the data and the model");
     ends(&job("", &["model.kind=logistic"]), "kind = \"clicks\"", "model.kind is logistic");
     ends(&job("", &["data.kind=clicks"]), "kind = \"logistic\"", "data.kind is clicks");

@@ -135,7 +135,8 @@ impl Mesh {
             let (name, address) = (self.replica.name(slot), &self.config.addresses[slot]);
             format!("{name} at {address}, {}", self.peers[slot].state)
         });
-        states.collect::<Vec<_>>().join("; ")
+        let states: Vec<_> = states.collect();
+        if states.is_empty() { "all workers to start".into() } else { states.join("; ") }
     }
 
     /// Connects to every lower slot that is not connected and whose next attempt is due.

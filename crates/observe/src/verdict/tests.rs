@@ -1,6 +1,7 @@
 //! Situations, and the verdict on each.
 
 use super::*;
+use crate::wall_clock::short_seconds;
 
 /// A worker that spent these seconds on input, compute and exchange.
 fn worker(input_s: f64, compute_s: f64, exchange_s: f64) -> WorkerFacts {
@@ -193,10 +194,10 @@ fn tests_and_waiting_for_them_are_evaluation() {
 #[test]
 fn training_of_less_than_a_second_is_too_short_to_judge() {
     for short in [worker(0.0, 0.0, 0.0), worker(0.1, 0.7, 0.1)] {
-        let seconds = short.input_s + short.compute_s + short.exchange_s;
+        let seconds = short_seconds(short.input_s + short.compute_s + short.exchange_s);
         let short = verdict(&facts("single", vec![short], vec![]));
         let text = format!(
-            "too short to judge: training takes {seconds:.2} s, and a verdict needs at least 1 s"
+            "too short to judge: training takes {seconds} s, and a verdict needs at least 1 s"
         );
         assert_eq!((short.kind, &short.text), (VerdictKind::TooShort, &text));
         assert!(short.advice.is_empty());

@@ -3,6 +3,7 @@
 use super::facts::{Facts, ServerFacts, WorkerFacts};
 use super::shares::{Shares, VerdictKind};
 use crate::pace::{BEHIND, Rank, median_without};
+use crate::wall_clock::short_seconds;
 
 /// What separates the evidence from the advice in a verdict's sentence.
 const ADVICE: &str = "; try ";
@@ -97,8 +98,8 @@ pub(super) fn evidence(
             format!("{who} ready to run but without a core {share} of the time{most}{busy}{others}")
         }
         VerdictKind::TooShort => {
-            let seconds = facts.training_s();
-            format!("training takes {seconds:.2} s, and a verdict needs at least 1 s")
+            let seconds = short_seconds(facts.training_s());
+            format!("training takes {seconds} s, and a verdict needs at least 1 s")
         }
     }
 }

@@ -14,11 +14,15 @@ const $ = id => document.getElementById(id);
 const dark = matchMedia('(prefers-color-scheme: dark)'),
   narrow = matchMedia('(max-width: 60rem)');
 
+// Samples of a shorter run are too few for curves.
+const SHORT_SECONDS = 3;
+
 const view = {
   axis: 'step',
   range: null,
   domain: null,
   isOver: false,
+  isShort: false,
   smooth: 0.6,
   log: false,
   theme: 'light',
@@ -132,6 +136,9 @@ function show() {
   }
   view.domain = domain(runs);
   view.isOver = runs.every(run => run.about.is_over || run.about.ended_at != null);
+  const isShort = ({ summary, job }) =>
+    summary?.seconds < SHORT_SECONDS && job['observe.sample_ms'] !== '0';
+  view.isShort = runs.every(run => isShort(run.about));
   buildCharts();
   for (const [spec, chart] of specs(runs)) chart.update(spec);
   // Tables may lag behind the charts, and must not change while the reader selects text in them.

@@ -19,7 +19,8 @@ export const themes = {
 const LEFT = 58,
   RIGHT = 12,
   TOP = 22,
-  BOTTOM = 38;
+  BOTTOM = 38,
+  BAR = 10;
 // What the horizontal axis shows, with its unit.
 function axisTitle(axis, end) {
   if (axis !== 'time') return 'global steps';
@@ -87,12 +88,19 @@ export function draw(spec, view) {
       text(
         (plot.left + plot.right) / 2,
         (plot.top + plot.bottom) / 2,
-        view.isOver ? 'no data was recorded' : 'no data yet',
+        absence(spec, view),
         theme.dim,
         'middle',
       ),
     );
   return { svg: body.join(''), plot, xs, lines, toX, toY, fromX, stack };
+}
+
+// Why a chart has nothing to show.
+function absence(spec, view) {
+  if (!view.isOver) return 'no data yet';
+  const isSampled = spec.fromZero || spec.kind === 'stack';
+  return view.isShort && isSampled ? 'the run was too short for samples' : 'no data was recorded';
 }
 
 function extent(columns) {
@@ -261,12 +269,20 @@ function stacked(lines) {
 function areas(stack, toX, toY) {
   return stack
     .map(area => {
+      if (area.x.length === 1) return bar(area, toX, toY);
       const back = [];
       for (let i = area.x.length - 1; i >= 0; i--)
         back.push('L' + toX(area.x[i]).toFixed(1) + ' ' + toY(area.from[i]).toFixed(1));
       return `<path d="${path(area.x, area.to, toX, toY)}${back.join('')}Z" fill="${area.color}"/>`;
     })
     .join('');
+}
+
+// A single sample has no width of its own.
+function bar(area, toX, toY) {
+  const [x, top, bottom] = [toX(area.x[0]), toY(area.to[0]), toY(area.from[0])];
+  const [width, height] = [BAR, Math.max(0, bottom - top)];
+  return svgElement('rect', { x: x - BAR / 2, y: top, width, height, fill: area.color });
 }
 
 // A complete picture with title and legend, for a file.

@@ -28,7 +28,10 @@ export function showDetails(into, run) {
       content,
     );
   into.replaceChildren(
-    part('slow', 'Slow workers', ranking(about.ranking ?? []), true),
+    // A worker alone is neither slow nor fast.
+    ...(tasks(run, roles.worker, roles.chief).length > 1
+      ? [part('slow', 'Slow workers', ranking(about.ranking ?? []), true)]
+      : []),
     part('tasks', 'Tasks', taskTable(run), true),
     ...(about.evaluation
       ? [part('evaluation', 'Evaluation', evaluation(about.evaluation), true)]
@@ -336,7 +339,7 @@ export function showComparison(into, runs, theme) {
         make('tbody', {}, ...rows),
       ),
     ),
-    phaseKey(names.phases),
+    phaseKey([...names.phases, ...(runs.some(tests) ? [names.evaluation] : [])]),
     make('h2', {}, 'Differences between the jobs'),
     jobs.length
       ? wide(
@@ -381,6 +384,11 @@ function runHead(runs, theme, more) {
       }),
     ),
   );
+}
+
+// Whether the phases of a run include tests.
+function tests(run) {
+  return phasesOf(run).some(([phase, share]) => phase === names.evaluation && share > 0);
 }
 
 function phasesOf(run) {
