@@ -4,7 +4,7 @@
 //! block decides how keys are stored. A cache that an earlier process left unfinished is continued
 //! after its last whole segment.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io::{self, Read};
 use std::num::NonZero;
@@ -58,6 +58,24 @@ pub(super) struct BuildInputs<'a> {
     pub(super) identity: &'a str,
     /// The unfinished cache.
     pub(super) part: &'a Path,
+    pub(super) notes: &'a BuildNotes<'a>,
+}
+
+/// Notes for the observer. A file whose first rows cannot be read gives none.
+pub(super) struct BuildNotes<'a> {
+    /// The cache.
+    pub(super) path: &'a Path,
+    /// A cache of an earlier version that is not used any more.
+    pub(super) earlier: Option<PathBuf>,
+}
+
+impl BuildNotes<'_> {
+    fn report(&self, meter: &mut OpenMeter<'_>) {
+        meter.note(&format!("building {}", self.path.display()));
+        if let Some(earlier) = &self.earlier {
+            meter.note(&format!("{} is not used any more and may be deleted", earlier.display()));
+        }
+    }
 }
 
 /// Writes a cache to `inputs.part`, and reports progress.
@@ -78,13 +96,14 @@ pub(super) fn build(
     let mut first_index = u32::from(spec.index_base != IndexBase::Zero && is_libsvm);
     if let Some(writer) = &resumed {
         let rows = writer.rows();
+        inputs.notes.report(&mut meter);
         meter.note(&format!("continuing after the {rows} rows that were converted before"));
         meter.resume_rows(rows);
         first_index = writer.first_index();
     }
     let stop_at_zero = spec.index_base == IndexBase::Auto && first_index == 1;
-    let mut build =
-        CacheBuild { inputs: *inputs, first_index, stop_at_zero, meter: RefCell::new(meter) };
+    let (meter, is_announced) = (RefCell::new(meter), Cell::new(resumed.is_some()));
+    let mut build = CacheBuild { inputs: *inputs, first_index, stop_at_zero, meter, is_announced };
     let mut read = build.convert(resumed);
     if let Err(ReadStop::IndexZero) = read {
         // Rare, and usually found early, so starting again costs less than preparing for it in
@@ -107,6 +126,8 @@ struct CacheBuild<'a> {
     first_index: u32,
     stop_at_zero: bool,
     meter: RefCell<OpenMeter<'a>>,
+    /// Whether the observer got the notes.
+    is_announced: Cell<bool>,
 }
 
 impl CacheBuild<'_> {
@@ -166,6 +187,9 @@ impl CacheBuild<'_> {
                 match sampled {
                     Ok(()) | Err(ReadStop::Sampled) => {}
                     Err(stop) => return Err(stop),
+                }
+                if sample.len() > 0 && !self.is_announced.replace(true) {
+                    self.inputs.notes.report(&mut self.meter.borrow_mut());
                 }
                 let code = KeyCode::for_sample(sample.keys(), sample.ends());
                 self.meter.borrow_mut().restart();

@@ -100,7 +100,8 @@ impl RowBlockParser for NumberParser {
 /// Builds a cache without interruption, and then with one at every later report.
 fn check(spec: &SparseSpec, sources: &SourceFiles, reader: Option<&dyn RowReader>, dir: &Path) {
     let (whole, part) = (dir.join("whole"), dir.join("part"));
-    let inputs = |part| BuildInputs { spec, reader, sources, identity: "identity", part };
+    let notes = &BuildNotes { path: Path::new("rows"), earlier: None };
+    let inputs = |part| BuildInputs { spec, reader, sources, identity: "identity", part, notes };
     let mut all = stop_at(usize::MAX);
     build(&inputs(&whole), &mut all).unwrap();
     assert!(all.reports > 4, "{}", all.reports);

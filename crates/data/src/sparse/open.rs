@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::build::{BuildInputs, SourceFiles, build};
+use super::build::{BuildInputs, BuildNotes, SourceFiles, build};
 use super::cache::{self, UnusableCache};
 use super::clicks;
 use super::example::FeatureNames;
@@ -215,11 +215,10 @@ impl CacheRequest<'_> {
             Err(UnusableCache::Interrupted) => return Err(DataError::Interrupted),
             Err(UnusableCache::Absent | UnusableCache::Bad(_)) => {}
         }
-        note(observer, &format!("building {}", path.display()));
-        self.note_earlier_cache(path, observer);
-        let part = &*path.with_extension("part");
+        let (part, earlier) = (&*path.with_extension("part"), self.earlier_cache(path));
         let CacheRequest { spec, reader, sources, identity, .. } = self;
-        let inputs = BuildInputs { spec, reader: *reader, sources, identity, part };
+        let notes = BuildNotes { path, earlier };
+        let inputs = BuildInputs { spec, reader: *reader, sources, identity, part, notes: &notes };
         let built = build(&inputs, observer)
             .and_then(|()| self.check_unchanged())
             .and_then(|()| fs::rename(part, path).map_err(DataError::io("rename", part)));
@@ -243,16 +242,10 @@ impl CacheRequest<'_> {
         })
     }
 
-    /// Mentions a cache that an earlier version left beside the data.
-    fn note_earlier_cache(&self, path: &Path, observer: &mut dyn OpenObserver) {
-        let (Some(first), Some(name)) = (self.sources.train.first(), path.file_name()) else {
-            return;
-        };
-        let earlier = first.with_file_name(name);
-        if earlier != path && earlier.exists() {
-            let earlier = earlier.display();
-            note(observer, &format!("{earlier} is not used any more and may be deleted"));
-        }
+    /// A cache that an earlier version left beside the data.
+    fn earlier_cache(&self, path: &Path) -> Option<PathBuf> {
+        let earlier = self.sources.train.first()?.with_file_name(path.file_name()?);
+        (earlier != path && earlier.exists()).then_some(earlier)
     }
 
     /// What the rows come from, for messages.
