@@ -52,6 +52,8 @@ mod missing;
 mod number;
 mod open;
 #[cfg(feature = "parquet")]
+mod parquet_cell;
+#[cfg(feature = "parquet")]
 mod parquet_text;
 mod records;
 mod sample;
