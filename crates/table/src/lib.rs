@@ -63,6 +63,7 @@ mod table_file;
 mod table_reader;
 mod table_text;
 mod text_format;
+mod word_table;
 mod words;
 
 pub use column::{
