@@ -55,6 +55,7 @@ mod calibration;
 mod error;
 mod evaluation;
 mod example_scorer;
+mod header_format;
 mod open_input;
 mod output_file;
 mod output_rows;
