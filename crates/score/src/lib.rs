@@ -75,7 +75,9 @@ mod trained_model;
 pub use answer::{AnswerStyle, AnswerValue, Answerer, best_class, probabilities};
 pub use calibration::CalibrationBin;
 pub use error::ScoreError;
-pub use evaluation::{ClassFigures, EvaluateOptions, Evaluation, TwoClassFigures, evaluate};
+pub use evaluation::{
+    ClassFigures, EvaluateOptions, Evaluation, EvaluationBuilder, TwoClassFigures, evaluate,
+};
 pub use example_scorer::{ExampleInput, ExampleLabels, ExampleSource};
 pub use open_input::{InputFiles, open_input};
 pub use output_file::OutputFile;
