@@ -82,12 +82,18 @@ fn a_file_of_the_wrong_kind_is_named_and_nothing_is_built() {
     sandbox.write("table.csv", "age,income,label\n31,20000,1\n44,30000,0\n");
     sandbox.write("x.npy", npy("<f4", "(1, 1)", &[0; 4]));
     sandbox.write("empty.svm", "");
+    sandbox.write("blank.svm", "\n\n");
+    sandbox.write("mac.svm", "1 1:1\r0 2:1\r");
+    sandbox.write("mac.csv", "age,label\r31,1\r44,0\r");
     for (file, kind, says) in [
         ("table.csv", "libsvm", "set data.kind = \"table\""),
         ("table.csv", "numpy", "set data.kind = \"table\""),
         ("x.npy", "criteo", "set data.kind = \"numpy\""),
         ("x.npy", "tfrecord", "set data.kind = \"numpy\""),
         ("empty.svm", "libsvm", "an empty file"),
+        ("blank.svm", "libsvm", "there are no rows to train on"),
+        ("mac.svm", "libsvm", "carriage returns alone, as on old Macs; convert it first: tr"),
+        ("mac.csv", "table", "carriage returns alone, as on old Macs; convert it first: tr"),
     ] {
         let data = format!("data={{kind=\"{kind}\", path=\"{file}\"}}");
         let said = sandbox.fails(2, &["train", "--set", &data, "--set", "cluster.mode=single"]);

@@ -19,6 +19,41 @@ fn rows(range: std::ops::Range<u32>) -> String {
     text
 }
 
+#[test]
+fn rows_are_read_as_in_training_whatever_their_quotes_ids_and_first_lines() {
+    let (sandbox, _) = trained("model.kind=logistic");
+    let expected = sandbox.ok(&["predict", "run", "test.csv"]).stdout;
+    let text = rows(600..900);
+    // A quote opens a field only at its beginning; empty lines are no rows.
+    let inches = text.replace(",yes\n", ",yes,5\" pipe\n").replace(",no\n", ",no,x\n");
+    let inches = inches.replacen("buys\n", "buys,note\n", 1);
+    sandbox.write("inches.csv", format!("\r\n\n{inches}"));
+    assert_eq!(sandbox.ok(&["predict", "run", "inches.csv"]).stdout, expected);
+
+    // Without its ids, a row still has all columns of the header.
+    let line = |line: &str| line.split_once(',').unwrap().1.to_owned() + "\n";
+    sandbox.write("unnamed.csv", text.lines().map(line).collect::<String>());
+    let printed = sandbox.ok(&["predict", "run", "unnamed.csv"]).stdout;
+    let answers = |text: &str| text.lines().skip(1).map(line).collect::<String>();
+    assert_eq!(answers(&printed), answers(&expected));
+
+    let bad = "id,age,city,buys\nu1,old,Rome,no\nu2,3\nu3,44,Oslo,no\n";
+    sandbox.write("bad.csv", bad);
+    let marked = sandbox.ok(&["predict", "run", "bad.csv", "--on-bad", "mark"]).stdout;
+    let lines: Vec<_> = marked.lines().collect();
+    assert!(
+        lines[1].starts_with("u1,,\"column 2") && lines[2].starts_with(",,\"2 fields"),
+        "{marked}"
+    );
+
+    sandbox.write("twice.csv", "age,city,age\n1,Rome,2\n");
+    let said = sandbox.fails(2, &["predict", "run", "twice.csv"]);
+    assert_says(&said, &["twice.csv: two columns are named \"age\"; rename one"]);
+    sandbox.write("mac.csv", text.replace('\n', "\r"));
+    let said = sandbox.fails(2, &["predict", "run", "mac.csv"]);
+    assert_says(&said, &["mac.csv: ", "carriage returns alone", "tr '\\r' '\\n'"]);
+}
+
 const JOB: [&str; 5] = [
     "data.path=train.csv",
     "data.test_path=test.csv",

@@ -3,6 +3,9 @@
 /// How many bytes of a file's content are looked at, at most.
 pub const SNIFF_BYTES: usize = 64 * 1024;
 
+/// What some programs write at the start of UTF-8 text.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The kind of a file, by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -27,6 +30,8 @@ pub enum FileKind {
     Utf16,
     /// A cache of rows that Paceline wrote.
     RowCache,
+    /// Text whose lines end with carriage returns alone.
+    CarriageReturns,
     /// Packed by gzip twice.
     Gzip,
     /// LIBSVM text.
@@ -63,6 +68,9 @@ impl FileKind {
             FileKind::Png => "a PNG picture",
             FileKind::Utf16 => "text in UTF-16",
             FileKind::RowCache => "a cache of rows that Paceline wrote",
+            FileKind::CarriageReturns => {
+                "text whose lines end with carriage returns alone, as on old Macs"
+            }
             FileKind::Gzip => "packed by gzip twice",
             FileKind::Libsvm => "LIBSVM text",
             FileKind::Criteo => "a click log of Criteo",
@@ -88,6 +96,7 @@ impl FileKind {
             }
             FileKind::Utf16 => "convert it first: iconv -f UTF-16 -t UTF-8",
             FileKind::RowCache => "set data.path to the file that it was made from",
+            FileKind::CarriageReturns => "convert it first: tr '\\r' '\\n' < OLD > NEW",
             FileKind::Gzip => "unpack it once: gunzip",
             FileKind::Libsvm => "set data.kind = \"libsvm\"",
             FileKind::Criteo => "set data.kind = \"criteo\"",
@@ -142,12 +151,22 @@ pub fn sniff(head: &[u8]) -> FileKind {
     {
         return FileKind::TfRecord;
     }
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     let controls = text.iter().filter(|&&byte| byte < 9 || (14..32).contains(&byte)).count();
     if controls > text.len() / 200 {
         return FileKind::Binary;
     }
+    if has_carriage_returns_alone(text) {
+        return FileKind::CarriageReturns;
+    }
     sniff_text(text)
+}
+
+/// Whether lines end with carriage returns, and none with a newline.
+fn has_carriage_returns_alone(text: &[u8]) -> bool {
+    let line_end = text.iter().position(|&byte| byte == b'\r');
+    let is_line_end = line_end.is_some_and(|at| !text[at..].trim_ascii().is_empty());
+    is_line_end && !text.contains(&b'\n')
 }
 
 /// The kind of text. The last line is ignored if others are there: it may be cut off.

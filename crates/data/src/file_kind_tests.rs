@@ -10,7 +10,7 @@ fn kinds_are_recognised_by_their_first_bytes() {
         bytes
     };
     let criteo = format!("1{}\n", "\t5".repeat(39));
-    let cases: [(&[u8], FileKind); 19] = [
+    let cases: [(&[u8], FileKind); 22] = [
         (b"", FileKind::Empty),
         (b"\x93NUMPY\x01\x00v\x00", FileKind::Npy),
         (b"PK\x03\x04\x14", FileKind::Zip),
@@ -30,6 +30,9 @@ fn kinds_are_recognised_by_their_first_bytes() {
         (b"hello world\n", FileKind::Text),
         (b"\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b", FileKind::Binary),
         (b"1 2 3\n4 5 6\n", FileKind::Text),
+        (b"a,b\r1,2\r", FileKind::CarriageReturns),
+        (b"1 1:2\r0 3:1", FileKind::CarriageReturns),
+        (b"a,b\r", FileKind::Table(b',')),
     ];
     for (bytes, kind) in cases {
         assert_eq!(sniff(bytes), kind, "{}", bytes.escape_ascii());

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::error::DataError;
-pub use crate::file_kind::{FileKind, SNIFF_BYTES, sniff};
+pub use crate::file_kind::{BYTE_ORDER_MARK, FileKind, SNIFF_BYTES, sniff};
 use crate::unpack;
 
 /// The kind of a file, plain or gzip.

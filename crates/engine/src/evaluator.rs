@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use paceline_data::{BatchBuffer, Examples, Images, OnBad, Patches, SparseBuffer, SparseRows};
-use paceline_model::{Batch, Model, Rows, Score, SharedPatches, Tally};
+use paceline_model::{Batch, Model, Rows, Score, SharedPatches};
 
 use crate::error::TrainError;
 use crate::test_watch::TestWatch;
@@ -37,13 +37,14 @@ impl<'a> ImageEvaluator<'a> {
 
 impl Evaluator for ImageEvaluator<'_> {
     fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
-        let mut tally = Tally::default();
+        let mut tally = watch.scores.tally();
         let most = self.model.max_block();
         for from in (0..self.examples).step_by(most) {
             let to = (from + most).min(self.examples);
             self.buffer.fill(self.images, from..to);
             let block = Batch::dense(&self.buffer.inputs, &self.buffer.labels);
             self.model.evaluate(params, block, &mut tally);
+            watch.scores.hand_over(&mut tally, &self.buffer.labels);
             watch.tested(to, self.examples)?;
         }
         Ok(tally.score())
@@ -69,14 +70,15 @@ impl PatchEvaluator {
 
 impl Evaluator for PatchEvaluator {
     fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
-        let mut tally = Tally::default();
+        let mut tally = watch.scores.tally();
         let most = self.model.max_block();
         let (words, starts) = (self.patches.words(), self.patches.starts());
         let mut tested = 0;
         for (which, labels) in self.which.chunks(most).zip(self.patches.labels().chunks(most)) {
             let examples = SharedPatches { words, starts, which };
-            let block = Batch::patches(examples, &labels[..which.len()]);
-            self.model.evaluate(params, block, &mut tally);
+            let labels = &labels[..which.len()];
+            self.model.evaluate(params, Batch::patches(examples, labels), &mut tally);
+            watch.scores.hand_over(&mut tally, labels);
             tested += which.len();
             watch.tested(tested, self.which.len())?;
         }
@@ -111,7 +113,7 @@ impl ExamplesEvaluator {
 impl Evaluator for ExamplesEvaluator {
     fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
         let (width, most) = (self.source.inputs(), self.model.max_block());
-        let mut tally = Tally::default();
+        let mut tally = watch.scores.tally();
         self.inputs.resize(most * width, 0.0);
         self.labels.clear();
         for example in 0..self.examples {
@@ -125,6 +127,7 @@ impl Evaluator for ExamplesEvaluator {
             if self.labels.len() == most || is_last && !self.labels.is_empty() {
                 let block = Batch::dense(&self.inputs[..self.labels.len() * width], &self.labels);
                 self.model.evaluate(params, block, &mut tally);
+                watch.scores.hand_over(&mut tally, &self.labels);
                 self.labels.clear();
                 watch.tested(example + 1, self.examples)?;
             }
@@ -151,7 +154,7 @@ impl RowEvaluator {
 
 impl Evaluator for RowEvaluator {
     fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
-        let mut tally = Tally::default();
+        let mut tally = watch.scores.tally();
         let most = self.model.max_block();
         for from in (0..self.examples).step_by(most) {
             let to = (from + most).min(self.examples);
@@ -159,6 +162,7 @@ impl Evaluator for RowEvaluator {
             let SparseBuffer { starts, keys, values, labels, .. } = &self.buffer;
             let rows = Rows { starts, places: keys, values };
             self.model.evaluate(params, Batch::sparse(rows, labels), &mut tally);
+            watch.scores.hand_over(&mut tally, labels);
             watch.tested(to, self.examples)?;
         }
         Ok(tally.score())

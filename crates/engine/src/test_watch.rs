@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use paceline_model::ScoreFeed;
+
 use crate::context::{LongWork, TaskContext};
 use crate::error::TrainError;
 
@@ -13,6 +15,8 @@ pub(crate) const LAST_TEST: Duration = Duration::from_millis(300);
 /// Watches one test after another.
 #[derive(Clone)]
 pub struct TestWatch {
+    /// Where the scores of tests that see all parameters go.
+    pub scores: ScoreFeed,
     context: Arc<dyn TaskContext>,
     /// Whether the task waits for the test, so that its progress is the task's.
     is_awaited: Arc<AtomicBool>,
@@ -22,7 +26,8 @@ pub struct TestWatch {
 impl TestWatch {
     /// Watches tests that the task waits for.
     pub fn new(context: Arc<dyn TaskContext>) -> Self {
-        Self { context, is_awaited: Arc::new(AtomicBool::new(true)), begun: Instant::now() }
+        let is_awaited = Arc::new(AtomicBool::new(true));
+        Self { scores: ScoreFeed::default(), context, is_awaited, begun: Instant::now() }
     }
 
     /// The task starts or ends to wait for the test.

@@ -61,6 +61,7 @@ mod optimizer;
 mod ranking;
 mod row;
 mod schedule;
+mod score_feed;
 mod seed;
 mod softmax;
 mod sparse_model;
@@ -92,6 +93,7 @@ pub use optimizer::{
 };
 pub use row::Row;
 pub use schedule::Schedule;
+pub use score_feed::{ScoreFeed, ScoreObserver};
 pub use seed::fill_uniform;
 pub use softmax::{HELPER_THREADS, Softmax};
 pub use sparse_model::{LossSlope, ScoreLoss, SparseModel};

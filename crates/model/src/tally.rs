@@ -86,6 +86,11 @@ impl Tally {
         *self = Self { scores, ..Self::default() };
     }
 
+    /// Forgets the scores it has kept, but none of the counts.
+    pub fn forget_scores(&mut self) {
+        self.scores.iter_mut().for_each(Vec::clear);
+    }
+
     /// Keeps the scores of counted examples, if it keeps any.
     #[inline]
     pub(crate) fn keep(&mut self, scores: &[f32]) {

@@ -32,10 +32,7 @@ pub(crate) fn add_columns(
     let mut first: FirstFeature = 0;
     for (index, column) in featurizer.columns.iter().enumerate() {
         let Column { name, role } = column;
-        let mut input = name.clone();
-        while taken.contains(&input.as_str()) {
-            input.push('_');
-        }
+        let input = input_name(name, featurizer, taken);
         let prefix = format!("#{index}");
         let width = role.width() as FirstFeature;
         match role {
@@ -68,6 +65,18 @@ pub(crate) fn add_columns(
     }
     note(&numbers, &texts, &left, notes);
     columns.finish(!left.is_empty(), first)
+}
+
+/// The name of a column's input: its own, unless the graph needs that for itself. Names that begin
+/// with `#` are those of nodes.
+fn input_name(name: &str, featurizer: &Featurizer, taken: &[&str]) -> String {
+    let is_free = |name: &str| !taken.contains(&name) && !name.starts_with('#');
+    let mut input = if name.starts_with('#') { format!("_{name}") } else { name.to_owned() };
+    let is_column = |input: &str| featurizer.columns.iter().any(|column| column.name == input);
+    while !is_free(&input) || input != name && is_column(&input) {
+        input.push('_');
+    }
+    input
 }
 
 /// Why a column is not in the graph.
@@ -230,4 +239,23 @@ pub(crate) fn add_vectors(graph: &mut Graph, rows: &RowFeatures, features: usize
     graph.node("ConstantOfShape", &["#shape"], "#zeros", &[]);
     let add = [("axis", Attribute::Int(1)), ("reduction", Attribute::Text("add".into()))];
     graph.node("ScatterElements", &["#zeros", &rows.keys, &rows.values], "features", &add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_has_an_input_of_its_own() {
+        let names = ["weight", "weight_", "#keys", "_#keys", "age"];
+        let column = |name: &str| format!(r#"{{"name":"{name}","as":"number","scale":"raw"}}"#);
+        let text = format!(
+            r#"{{"version":1,"kind":"table","crosses":[],"columns":[{}],
+                "format":{{"delimiter":",","quotes":true,"header":true}}}}"#,
+            names.map(column).join(",")
+        );
+        let featurizer = Featurizer::from_json(&text).unwrap();
+        let inputs = names.map(|name| input_name(name, &featurizer, &["weight"]));
+        assert_eq!(inputs, ["weight__", "weight_", "_#keys_", "_#keys", "age"]);
+    }
 }

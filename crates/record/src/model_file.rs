@@ -162,7 +162,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
     let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|error| wrong(format!("this is not a sound safetensors file: {error}")))?;
-    let mut params = vec![0.0; layout.len()];
+    let mut views = Vec::with_capacity(file.len());
     for tensor in layout.tensors() {
         let view = file.tensor(&tensor.name).map_err(|_| {
             let names = file.names().join(", ");
@@ -177,8 +177,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
                 tensor.shape
             )));
         }
-        let place = &mut params[tensor.range.clone()];
-        bytemuck::cast_slice_mut::<f32, u8>(place).copy_from_slice(view.data());
+        views.push(view);
     }
     if file.len() != layout.tensors().len() {
         return Err(wrong(format!(
@@ -186,6 +185,12 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
             file.len(),
             layout.tensors().len()
         )));
+    }
+    // The file has all of them, so memory is not that of a mere claim.
+    let mut params = vec![0.0; layout.len()];
+    for (tensor, view) in layout.tensors().iter().zip(views) {
+        let place = &mut params[tensor.range.clone()];
+        bytemuck::cast_slice_mut::<f32, u8>(place).copy_from_slice(view.data());
     }
     Ok(params)
 }

@@ -19,15 +19,13 @@ pub struct EvaluateOptions {
     pub threshold: f64,
     /// What happens to rows that cannot be scored; [`BadRows::Mark`] is as [`BadRows::Skip`].
     pub bad_rows: BadRows,
-    /// Evaluates the first rows only, if set.
-    pub limit: Option<usize>,
     /// Threads; as many as cores if `None`.
     pub threads: Option<usize>,
 }
 
 impl Default for EvaluateOptions {
     fn default() -> Self {
-        Self { threshold: 0.5, bad_rows: BadRows::Fail, limit: None, threads: None }
+        Self { threshold: 0.5, bad_rows: BadRows::Fail, threads: None }
     }
 }
 
@@ -123,6 +121,52 @@ pub fn evaluate(
     counts.finish(&input.origin())
 }
 
+/// Makes an evaluation of scores that were computed elsewhere.
+pub struct EvaluationBuilder {
+    counts: EvaluationCounts,
+    /// The number of classes by the scores, if it is another.
+    other_classes: Option<usize>,
+}
+
+impl EvaluationBuilder {
+    /// An evaluation of a model with these classes; `threshold` is that of [`EvaluateOptions`].
+    pub fn new(classes: &[String], threshold: f64) -> Self {
+        let options = EvaluateOptions { threshold, ..EvaluateOptions::default() };
+        Self { counts: EvaluationCounts::new(classes, &options), other_classes: None }
+    }
+
+    /// Adds the scores of some examples, example after example, and their classes.
+    ///
+    /// # Panics
+    /// If a class is not below the number of classes.
+    pub fn add(&mut self, scores: &[f32], labels: &[u32]) {
+        let outputs = scores.len() / labels.len().max(1);
+        let classes = if outputs == 1 { 2 } else { outputs };
+        if classes != self.counts.names.len() {
+            self.other_classes = Some(classes);
+            return;
+        }
+        for (scores, &label) in scores.chunks_exact(outputs).zip(labels) {
+            self.counts.count(scores, label);
+        }
+    }
+
+    /// The evaluation of what was added. `data` says where it is from, and `skipped` how many
+    /// examples could not be read.
+    ///
+    /// # Errors
+    /// If nothing was added, or the scores are of another number of classes.
+    pub fn finish(mut self, data: &str, skipped: u64) -> Result<Evaluation, ScoreError> {
+        if let Some(classes) = self.other_classes {
+            let names = self.counts.names.len();
+            let what = format!("{data}: there are names of {names} classes, but {classes} classes");
+            return Err(ScoreError::Refused(what));
+        }
+        self.counts.skipped = skipped;
+        self.counts.finish(data)
+    }
+}
+
 /// The counts of an evaluation, in the order of the rows.
 struct EvaluationCounts {
     names: Vec<String>,
@@ -153,18 +197,13 @@ impl EvaluationCounts {
     }
 
     fn add(&mut self, scored: &ScoredRows, options: &EvaluateOptions) -> Result<(), ScoreError> {
-        let limit = options.limit.map_or(u64::MAX, |limit| limit as u64);
         if let Some(bad) = scored.bad.first()
             && options.bad_rows == BadRows::Fail
-            && self.tally.examples + (bad.before as u64) < limit
         {
             return Err(ScoreError::Refused(scored.place(bad)));
         }
         self.skipped += scored.bad.len() as u64;
         for (index, (scores, &label)) in scored.rows().zip(&scored.labels).enumerate() {
-            if self.tally.examples >= limit {
-                break;
-            }
             if label as usize >= self.names.len() {
                 if options.bad_rows != BadRows::Fail {
                     self.skipped += 1;
@@ -310,6 +349,15 @@ mod tests {
         let two = evaluate_scores(2, 0.5, &[(&[1.0, 2.5], 1), (&[0.5, -0.5], 1)]).unwrap();
         assert_eq!((one.log_loss, one.accuracy), (two.log_loss, two.accuracy));
         assert_eq!((one.confusion, one.two_class), (two.confusion, two.two_class));
+    }
+
+    #[test]
+    fn scores_that_were_computed_elsewhere_give_the_same_evaluation() {
+        let expected = evaluate_scores(2, 0.3, &[(&[1.5], 1), (&[-1.0], 0), (&[-2.0], 1)]).unwrap();
+        let mut built = EvaluationBuilder::new(&["0".into(), "1".into()], 0.3);
+        built.add(&[1.5], &[1]);
+        built.add(&[-1.0, -2.0], &[0, 1]);
+        assert_eq!(built.finish("rows", 0).unwrap(), expected);
     }
 
     #[test]

@@ -202,7 +202,7 @@ impl ExampleScorer {
                         }
                         (_, error) => error.to_string(),
                     };
-                    scored.bad.push(BadRow { before, name, number, what });
+                    scored.bad.push(BadRow { before, name, ids: Vec::new(), number, what });
                 }
                 Err(error) => return Err(error.into()),
             }

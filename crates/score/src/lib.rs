@@ -55,6 +55,7 @@ mod calibration;
 mod error;
 mod evaluation;
 mod example_scorer;
+mod header_format;
 mod open_input;
 mod output_file;
 mod output_rows;
@@ -74,7 +75,9 @@ mod trained_model;
 pub use answer::{AnswerStyle, AnswerValue, Answerer, best_class, probabilities};
 pub use calibration::CalibrationBin;
 pub use error::ScoreError;
-pub use evaluation::{ClassFigures, EvaluateOptions, Evaluation, TwoClassFigures, evaluate};
+pub use evaluation::{
+    ClassFigures, EvaluateOptions, Evaluation, EvaluationBuilder, TwoClassFigures, evaluate,
+};
 pub use example_scorer::{ExampleInput, ExampleLabels, ExampleSource};
 pub use open_input::{InputFiles, open_input};
 pub use output_file::OutputFile;

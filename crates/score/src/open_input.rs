@@ -105,9 +105,10 @@ fn wrong_kind(path: &Path, found: FileKind, takes: &str) -> ScoreError {
         return ScoreError::Refused(format!("{}: the file is empty", path.display()));
     }
     let remedy = match found {
-        FileKind::Utf16 => "; convert it first: iconv -f UTF-16 -t UTF-8",
+        FileKind::Utf16 | FileKind::CarriageReturns | FileKind::Gzip => found.remedy(),
         _ => "",
     };
+    let remedy = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };
     ScoreError::Refused(format!(
         "{}: this looks like {}, but the model takes {takes}{remedy}",
         path.display(),

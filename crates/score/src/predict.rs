@@ -159,12 +159,7 @@ impl AnswerWriter {
                 self.write_bad(scored, row, &mut counts, &mut block)?;
             }
             ids.clear();
-            if self.ids.has_file {
-                ids.push(IdValue::Text(&scored.source));
-            }
-            if self.ids.has_number {
-                ids.push(IdValue::Number(scored.numbers[index]));
-            }
+            self.put_place(scored, scored.numbers[index], &mut ids);
             let own = &scored.ids[index * texts..][..texts];
             ids.extend(own.iter().map(|id| IdValue::Text(id)));
             self.rows.push(&ids, Ok(self.answerer.answer(scores)), &mut block);
@@ -174,6 +169,16 @@ impl AnswerWriter {
             self.write_bad(scored, row, &mut counts, &mut block)?;
         }
         Ok(Answers { block, counts })
+    }
+
+    /// Appends the file and the number of a row, if they identify it.
+    fn put_place<'s>(&self, scored: &'s ScoredRows, number: u64, ids: &mut Vec<IdValue<'s>>) {
+        if self.ids.has_file {
+            ids.push(IdValue::Text(&scored.source));
+        }
+        if self.ids.has_number {
+            ids.push(IdValue::Number(number));
+        }
     }
 
     fn write_bad(
@@ -191,13 +196,8 @@ impl AnswerWriter {
         counts.first_bad.get_or_insert(place);
         if self.bad_rows == BadRows::Mark {
             let mut ids = Vec::new();
-            if self.ids.has_file {
-                ids.push(IdValue::Text(&scored.source));
-            }
-            if self.ids.has_number {
-                ids.push(IdValue::Number(row.number));
-            }
-            // The ids of a bad line are unknown.
+            self.put_place(scored, row.number, &mut ids);
+            ids.extend(row.ids.iter().map(|id| IdValue::Text(id)));
             let name = row.name.as_deref().unwrap_or_default();
             ids.resize(self.ids.names.len(), IdValue::Text(name));
             self.rows.push(&ids, Err(&row.what), block);

@@ -100,6 +100,8 @@ pub(crate) struct BadRow {
     pub(crate) before: usize,
     /// The text that identifies it, if the input has names.
     pub(crate) name: Option<String>,
+    /// The texts of the input's id columns; empty if they are unknown.
+    pub(crate) ids: Vec<String>,
     /// Its number in the input, from 1.
     pub(crate) number: u64,
     pub(crate) what: String,

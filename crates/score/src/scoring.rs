@@ -8,7 +8,6 @@ use crate::error::ScoreError;
 use crate::example_scorer::{ExampleInput, ExampleScorer, ExampleSource};
 use crate::pipeline::{DoJob, NextJob, StopFn, run_in_order, thread_count};
 use crate::scored_rows::ScoredRows;
-use crate::table_featurizer::table_layout;
 use crate::text_chunks::{TextChunk, TextChunks, TextLayout, TextSource};
 use crate::text_scorer::{TextScorer, text_featurizer};
 use crate::trained_model::TrainedModel;
@@ -113,7 +112,8 @@ fn check_examples(model: &TrainedModel, input: &ExampleInput) -> Result<(), Scor
 
 /// How the text that the model takes is cut.
 fn text_layout(model: &TrainedModel) -> TextLayout {
-    model.table_featurizer().map_or(TextLayout::default(), |table| table_layout(table))
+    let table = model.table_featurizer();
+    table.map_or(TextLayout::Lines, |table| TextLayout::Table(table.clone()))
 }
 
 fn takes_no_text(model: &TrainedModel) -> ScoreError {

@@ -9,14 +9,9 @@ use paceline_table::{
 };
 
 use crate::error::ScoreError;
-use crate::text_chunks::{TextChunk, TextLayout};
+use crate::header_format::header_names;
+use crate::text_chunks::TextChunk;
 use crate::text_rows::{TextFeaturizer, TextRows};
-
-/// What some programs write at the start of UTF-8 text.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
-/// What may separate the fields of a table.
-const DELIMITERS: [u8; 4] = *b",\t;|";
 
 /// Featurises tables on one thread.
 pub(crate) struct TableFeaturizer {
@@ -33,8 +28,8 @@ struct FileColumns {
     /// How its text is written.
     format: TextFormat,
     encoder: RowEncoder,
-    /// Where the columns are that identify a row.
-    ids: Vec<usize>,
+    /// Where the columns are that identify a row; `None` for one that the file does not have.
+    ids: Vec<Option<usize>>,
 }
 
 impl TableFeaturizer {
@@ -46,57 +41,26 @@ impl TableFeaturizer {
     fn columns_of(&mut self, chunk: &TextChunk) -> Result<&FileColumns, ScoreError> {
         let is_known = |known: &FileColumns| Arc::ptr_eq(&known.source, &chunk.source);
         if !self.columns.as_ref().is_some_and(is_known) {
-            let open = match &chunk.header {
-                Some(header) => self.columns_by_header(header),
-                None => {
-                    let (names, format) =
-                        (self.names_without_header(chunk), self.featurizer.format);
-                    self.encoder(&names).map(|encoder| (names, format, encoder))
-                }
+            let format = chunk.format;
+            let (names, hint) = match &chunk.header {
+                Some(header) => named_columns(&self.featurizer, header, format),
+                None => (self.names_without_header(chunk), ""),
             };
-            let (names, format, encoder) =
-                open.map_err(|what| ScoreError::Refused(format!("{}: {what}", chunk.source)))?;
+            let encoder = self.featurizer.encoder_without_label(&names);
+            let encoder = encoder.map_err(|error| {
+                let what = match error {
+                    DataError::SparseSpec { what, .. } => what,
+                    error => error.to_string(),
+                };
+                ScoreError::Refused(format!("{}: {what}{hint}", chunk.source))
+            })?;
             let place = |name: &String| names.iter().position(|column| column == name);
-            let ids = id_columns(&self.featurizer).iter().filter_map(place).collect();
+            let ids = id_columns(&self.featurizer).iter().map(place).collect();
             let source = chunk.source.clone();
             self.columns = Some(FileColumns { source, format, encoder, ids });
         }
         let Some(columns) = &self.columns else { unreachable!("set above") };
         Ok(columns)
-    }
-
-    fn encoder(&self, names: &[String]) -> Result<RowEncoder, String> {
-        self.featurizer.encoder_without_label(names).map_err(|error| match error {
-            DataError::SparseSpec { what, .. } => what,
-            error => error.to_string(),
-        })
-    }
-
-    /// The columns of a file with a header. Its delimiter need not be that of the training files.
-    fn columns_by_header(
-        &self,
-        header: &[u8],
-    ) -> Result<(Vec<String>, TextFormat, RowEncoder), String> {
-        let own = self.featurizer.format;
-        let mut refused = None;
-        for delimiter in [own.delimiter].into_iter().chain(DELIMITERS) {
-            let format = TextFormat { delimiter, ..own };
-            let names = header_names(header, format);
-            match self.encoder(&names) {
-                Ok(encoder) => return Ok((names, format, encoder)),
-                Err(what) => {
-                    let columns = &self.featurizer.columns;
-                    let is_known = |name: &String| columns.iter().any(|c| c.name == *name);
-                    let has_names = names.iter().any(is_known);
-                    let hint = if has_names { "" } else { "; the first row must name the columns" };
-                    // The reason that counts is that of the delimiter which divides the header.
-                    if refused.is_none() || has_names {
-                        refused = Some(format!("{what}{hint}"));
-                    }
-                }
-            }
-        }
-        Err(refused.unwrap_or_default())
     }
 
     /// The names of a file without a header: those of the training files, whose order it has. The
@@ -112,24 +76,28 @@ impl TableFeaturizer {
     }
 }
 
-/// How the text of a featuriser's tables is cut.
-pub(crate) fn table_layout(featurizer: &Featurizer) -> TextLayout {
-    let TextFormat { quotes, header, .. } = featurizer.format;
-    TextLayout { has_quotes: quotes, has_header: header }
-}
-
 /// The names of the columns that identify a row.
 pub(crate) fn id_columns(featurizer: &Featurizer) -> Vec<String> {
     let ids = featurizer.columns.iter().filter(|column| matches!(column.role, ColumnRole::Id));
     ids.map(|column| column.name.clone()).collect()
 }
 
-fn header_names(header: &[u8], format: TextFormat) -> Vec<String> {
-    let text = header.strip_prefix(BYTE_ORDER_MARK).unwrap_or(header);
-    let mut fields = RecordFields::default();
-    Records::new(text, format).next(&mut fields);
-    let name = |field: &[u8]| String::from_utf8_lossy(field).trim().to_owned();
-    fields.iter().map(name).collect()
+/// The names in a header, and a hint in case that one of them is missing.
+fn named_columns(
+    featurizer: &Featurizer,
+    header: &[u8],
+    format: TextFormat,
+) -> (Vec<String>, &'static str) {
+    let names = header_names(header, format);
+    let is_known = |name: &String| featurizer.columns.iter().any(|c| c.name == *name);
+    let hint = match names.iter().any(is_known) {
+        true => "",
+        false if header.contains(&b'\r') && !header.ends_with(b"\n") => {
+            "; lines end with carriage returns alone: convert them with tr '\\r' '\\n'"
+        }
+        false => "; the first row must name the columns",
+    };
+    (names, hint)
 }
 
 impl TextFeaturizer for TableFeaturizer {
@@ -138,15 +106,23 @@ impl TextFeaturizer for TableFeaturizer {
         let features = self.featurizer.features();
         let mut row = std::mem::take(&mut self.row);
         let columns = self.columns_of(chunk)?;
-        let mut records = Records::new(&chunk.bytes, columns.format);
+        let text = chunk.text();
+        let mut records = Records::new(text, columns.format);
         let mut fields = RecordFields::default();
         let (mut line, mut counted) = (chunk.first_line, 0);
         while records.next(&mut fields) {
             let start = records.started();
-            line += memchr_iter(b'\n', &chunk.bytes[counted..start]).count() as u64;
+            line += memchr_iter(b'\n', &text[counted..start]).count() as u64;
             counted = start;
+            let id = |at: &Option<usize>| {
+                at.map_or(String::new(), |at| String::from_utf8_lossy(fields.get(at)).into_owned())
+            };
             if let Err(fault) = columns.encoder.encode(&fields, &mut row) {
-                rows.push_bad(line, fault.describe(&fields, columns.encoder.names()));
+                let names = columns.encoder.names();
+                // A row with too few or too many fields does not say which of them identify it.
+                let is_whole = fields.len() == names.len();
+                let ids = if is_whole { columns.ids.iter().map(id).collect() } else { vec![] };
+                rows.push_bad(line, fault.describe(&fields, names), ids);
                 continue;
             }
             if is_dense {
@@ -159,7 +135,6 @@ impl TextFeaturizer for TableFeaturizer {
             } else {
                 rows.block.push_row(&row.keys, &row.values, row.label);
             }
-            let id = |&at: &usize| String::from_utf8_lossy(fields.get(at)).into_owned();
             rows.block.ids.extend(columns.ids.iter().map(id));
             rows.end_row(line);
         }

@@ -8,17 +8,19 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use memchr::{memchr, memchr_iter, memchr2_iter, memrchr};
-use paceline_data::sparse::MAX_LINE_BYTES;
+use memchr::{memchr, memchr_iter};
+use paceline_data::sniff::BYTE_ORDER_MARK;
+use paceline_data::sparse::{MAX_LINE_BYTES, MAX_SKIPPED_BYTES, endless_line};
 use paceline_data::unpack;
-use paceline_table::open_table_stream;
+use paceline_table::{
+    Featurizer, RecordEnd, TextFormat, first_record_end, last_record_end, open_table_stream,
+};
 
 use crate::error::ScoreError;
+use crate::header_format::header_format;
 
 /// The size of a chunk of a file, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Encloses fields that contain line ends.
-const QUOTE: u8 = b'"';
 /// What one read asks for, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
@@ -56,35 +58,30 @@ impl TextSource {
 }
 
 /// How text is cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TextLayout {
-    /// Whether double quotes may enclose line ends.
-    pub(crate) has_quotes: bool,
-    /// Whether the first row of each source has the names of its columns.
-    pub(crate) has_header: bool,
+#[derive(Clone, Debug, Default)]
+pub(crate) enum TextLayout {
+    /// Every line is a row.
+    #[default]
+    Lines,
+    /// The records of tables that this featuriser takes.
+    Table(Arc<Featurizer>),
 }
 
 impl TextLayout {
-    /// The end of the last whole row, after its newline.
-    fn last_end(self, bytes: &[u8]) -> Option<usize> {
-        if !self.has_quotes || memchr(QUOTE, bytes).is_none() {
-            return memrchr(b'\n', bytes).map(|at| at + 1);
+    /// How the rows of a source are written, before its header is known.
+    fn format(&self) -> TextFormat {
+        match self {
+            TextLayout::Lines => TextFormat { quotes: false, header: false, ..Default::default() },
+            TextLayout::Table(featurizer) => featurizer.format,
         }
-        self.ends(bytes).last()
     }
 
-    /// Whether a text that begins with a row ends within quotes.
-    fn is_open(self, bytes: &[u8]) -> bool {
-        self.has_quotes && memchr_iter(QUOTE, bytes).count() % 2 == 1
-    }
-
-    /// The ends of all whole rows, after their newlines.
-    fn ends(self, bytes: &[u8]) -> impl Iterator<Item = usize> {
-        let mut is_inside = false;
-        memchr2_iter(QUOTE, b'\n', bytes).filter_map(move |at| {
-            is_inside ^= self.has_quotes && bytes[at] == QUOTE;
-            (bytes[at] == b'\n' && !is_inside).then_some(at + 1)
-        })
+    /// How the rows below a header are written.
+    fn format_below(&self, header: &[u8]) -> TextFormat {
+        match self {
+            TextLayout::Lines => self.format(),
+            TextLayout::Table(featurizer) => header_format(featurizer, header),
+        }
     }
 }
 
@@ -93,7 +90,7 @@ impl TextLayout {
 pub(crate) enum ChunkFault {
     /// It is above the limit.
     TooLong,
-    /// The source ends within quotes.
+    /// A quote is not closed.
     OpenQuote,
 }
 
@@ -104,12 +101,22 @@ pub(crate) struct TextChunk {
     pub(crate) bytes: Vec<u8>,
     /// The first row of the source, if it has the names of the columns; it is not among `bytes`.
     pub(crate) header: Option<Arc<[u8]>>,
+    /// How the rows are written.
+    pub(crate) format: TextFormat,
     /// The number of the first line, from 1.
     pub(crate) first_line: u64,
     /// The name of the source.
     pub(crate) source: Arc<str>,
     /// What is wrong with the row that it stands for, whose bytes are dropped.
     pub(crate) fault: Option<ChunkFault>,
+}
+
+impl TextChunk {
+    /// The rows, without the mark that some programs write at the start of a file.
+    pub(crate) fn text(&self) -> &[u8] {
+        let mark: &[u8] = if self.first_line == 1 { BYTE_ORDER_MARK } else { b"" };
+        self.bytes.strip_prefix(mark).unwrap_or(&self.bytes)
+    }
 }
 
 /// Reads sources one after another.
@@ -124,6 +131,7 @@ struct OpenSource {
     name: Arc<str>,
     stream: Box<dyn Read + Send>,
     layout: TextLayout,
+    format: TextFormat,
     header: Option<Arc<[u8]>>,
     /// The beginning of a line whose end is not read yet.
     rest: Vec<u8>,
@@ -152,7 +160,8 @@ impl TextChunks {
                 source,
                 name,
                 stream,
-                layout: self.layout,
+                layout: self.layout.clone(),
+                format: self.layout.format(),
                 header: None,
                 rest: vec![],
                 line: 1,
@@ -168,25 +177,26 @@ impl OpenSource {
             TextSource::File(_) => CHUNK_BYTES,
             TextSource::StandardInput => 1,
         };
-        if self.layout.has_header && self.header.is_none() {
+        if self.format.header && self.header.is_none() {
             self.take_header()?;
         }
         let mut bytes = std::mem::take(&mut self.rest);
         let whole = loop {
-            match self.layout.last_end(&bytes) {
-                whole if self.ended => {
-                    let whole = whole.unwrap_or(0);
-                    if !self.layout.is_open(&bytes[whole..]) {
-                        break bytes.len();
-                    }
-                    // What is whole comes first.
-                    if whole > 0 {
-                        break whole;
-                    }
+            match last_record_end(&bytes, self.format) {
+                RecordEnd::At(whole) if bytes.len() >= least && !self.ended => break whole,
+                RecordEnd::None if bytes.len() > MAX_LINE_BYTES && !self.ended => {
+                    return self.skip_line(bytes).map(Some);
+                }
+                RecordEnd::OpenQuote if bytes.len() > MAX_LINE_BYTES || self.ended => {
+                    self.ended = true;
                     return Ok(Some(self.bad_row(ChunkFault::OpenQuote)));
                 }
-                Some(whole) if bytes.len() >= least => break whole,
-                None if bytes.len() > MAX_LINE_BYTES => return self.skip_line(bytes).map(Some),
+                // What is whole comes before a quote that stays open.
+                RecordEnd::At(whole) if self.ended => {
+                    let rest = last_record_end(&bytes[whole..], self.format);
+                    break if rest == RecordEnd::OpenQuote { whole } else { bytes.len() };
+                }
+                RecordEnd::None if self.ended => break bytes.len(),
                 _ => self.ended = self.read(&mut bytes)? == 0,
             }
         };
@@ -196,24 +206,32 @@ impl OpenSource {
         }
         let first_line = self.line;
         self.line += memchr_iter(b'\n', &bytes).count() as u64;
-        let (source, header) = (self.name.clone(), self.header.clone());
-        Ok(Some(TextChunk { bytes, header, first_line, source, fault: None }))
+        Ok(Some(self.chunk_of(bytes, first_line, None)))
     }
 
     /// Reads the first row, which has the names of the columns.
     fn take_header(&mut self) -> io::Result<()> {
         let mut bytes = std::mem::take(&mut self.rest);
-        let end = loop {
-            let first = self.layout.ends(&bytes).next();
-            match first {
-                Some(end) => break end,
-                None if self.ended || bytes.len() > MAX_LINE_BYTES => break bytes.len(),
-                None => self.ended = self.read(&mut bytes)? == 0,
+        let header = loop {
+            let end = match first_record_end(&bytes, self.format) {
+                RecordEnd::At(end) => end,
+                _ if self.ended || bytes.len() > MAX_LINE_BYTES => bytes.len(),
+                _ => {
+                    self.ended = self.read(&mut bytes)? == 0;
+                    continue;
+                }
+            };
+            let rest = bytes.split_off(end);
+            self.line += memchr_iter(b'\n', &bytes).count() as u64;
+            // Empty lines are no rows.
+            if bytes.is_empty() || !matches!(&bytes[..], b"\n" | b"\r\n") {
+                self.rest = rest;
+                break bytes;
             }
+            bytes = rest;
         };
-        self.rest = bytes.split_off(end);
-        self.line += memchr_iter(b'\n', &bytes).count() as u64;
-        self.header = Some(bytes.into());
+        self.format = self.layout.format_below(&header);
+        self.header = Some(header.into());
         Ok(())
     }
 
@@ -233,9 +251,15 @@ impl OpenSource {
 
     /// Drops a line that is too long, of which `bytes` is the beginning.
     fn skip_line(&mut self, mut bytes: Vec<u8>) -> io::Result<TextChunk> {
+        let mut skipped = 0;
         loop {
             bytes.clear();
             self.ended = self.read(&mut bytes)? == 0;
+            skipped += bytes.len() as u64;
+            if skipped > MAX_SKIPPED_BYTES {
+                let what = format!("line {}: {}", self.line, endless_line());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
             let end = memchr(b'\n', &bytes);
             if let Some(end) = end {
                 self.rest = bytes.split_off(end + 1);
@@ -251,14 +275,18 @@ impl OpenSource {
     fn bad_row(&mut self, fault: ChunkFault) -> TextChunk {
         let first_line = self.line;
         self.line += 1;
-        let (source, header) = (self.name.clone(), self.header.clone());
-        TextChunk { bytes: Vec::new(), header, first_line, source, fault: Some(fault) }
+        self.chunk_of(Vec::new(), first_line, Some(fault))
+    }
+
+    fn chunk_of(&self, bytes: Vec<u8>, first_line: u64, fault: Option<ChunkFault>) -> TextChunk {
+        let (source, header, format) = (self.name.clone(), self.header.clone(), self.format);
+        TextChunk { bytes, header, format, first_line, source, fault }
     }
 }
 
 /// The lines of a chunk with their numbers, without newlines.
 pub(crate) fn lines(chunk: &TextChunk) -> impl Iterator<Item = (u64, &[u8])> {
-    let mut rest = &chunk.bytes[..];
+    let mut rest = chunk.text();
     (chunk.first_line..).map_while(move |number| {
         if rest.is_empty() {
             return None;
@@ -278,6 +306,15 @@ mod tests {
 
     fn all(text: &str) -> Vec<(u64, Option<String>)> {
         all_with(text, TextLayout::default())
+    }
+
+    /// Tables with the columns `id` and `text`.
+    fn table_layout() -> TextLayout {
+        let text = r#"{"version":1,"kind":"table",
+            "format":{"delimiter":",","quotes":true,"header":true},
+            "columns":[{"name":"id","as":"id"},{"name":"text","as":"text","bits":4,"ngrams":1}],
+            "crosses":[]}"#;
+        TextLayout::Table(Arc::new(Featurizer::from_json(text).unwrap()))
     }
 
     fn all_with(text: &str, layout: TextLayout) -> Vec<(u64, Option<String>)> {
@@ -328,12 +365,12 @@ mod tests {
 
     #[test]
     fn rows_with_quoted_line_ends_stay_whole_and_the_header_is_kept_apart() {
-        let layout = TextLayout { has_quotes: true, has_header: true };
+        let layout = table_layout();
         let rows = (0..40_000).map(|i| format!("{i},\"a\nb \"\"c\"\"\"\n")).collect::<String>();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rows");
         std::fs::write(&path, format!("id,\"te\nxt\"\n{rows}")).unwrap();
-        let mut chunks = TextChunks::new(vec![TextSource::File(path)], layout);
+        let mut chunks = TextChunks::new(vec![TextSource::File(path)], layout.clone());
         let (mut seen, mut first_line) = (0, 3);
         while let Some(chunk) = chunks.next().unwrap() {
             assert_eq!(chunk.header.as_deref(), Some(&b"id,\"te\nxt\"\n"[..]));
@@ -344,11 +381,14 @@ mod tests {
             (seen, first_line) = (seen + lines / 2, first_line + lines);
         }
         assert_eq!(seen, 40_000);
-        assert_eq!(all_with("id,text\n", layout), [], "a header alone has no rows");
+        assert_eq!(all_with("id,text\n", layout.clone()), [], "a header alone has no rows");
         let unclosed = format!("id,text\n1,\"{}\n2,b\n", "x\n".repeat(MAX_LINE_BYTES));
-        let found = all_with(&unclosed, layout);
+        let found = all_with(&unclosed, layout.clone());
         assert!(found.iter().any(|(line, text)| *line == 2 && text.is_none()), "dropped");
-        let found = all_with("id,text\n1,a\n2,\"b\n3,c\n", layout);
+        let found = all_with("id,text\n1,a\n2,\"b\n3,c\n", layout.clone());
         assert_eq!(found, [(2, Some("1,a".into())), (3, None)], "the quote is not closed");
+        // Only a quote at the beginning of a field opens one, as in training.
+        let found = all_with("\n\r\nid;text\n1;a 5\" pipe\n2,\"b\n", layout);
+        assert_eq!(found, [(4, Some("1;a 5\" pipe".into())), (5, Some("2,\"b".into()))]);
     }
 }

@@ -35,10 +35,10 @@ impl TextRows<'_> {
         }
     }
 
-    /// Notes a row that cannot be scored.
-    pub(crate) fn push_bad(&mut self, number: u64, what: String) {
+    /// Notes a row that cannot be scored; `ids` are the texts that identify it, if they are known.
+    pub(crate) fn push_bad(&mut self, number: u64, what: String, ids: Vec<String>) {
         let before = self.scored.numbers.len();
-        self.scored.bad.push(BadRow { before, name: None, number, what });
+        self.scored.bad.push(BadRow { before, name: None, ids, number, what });
     }
 
     /// Scores the rows of the block.

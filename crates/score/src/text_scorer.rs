@@ -22,7 +22,7 @@ impl TextFeaturizer for LineFeaturizer {
     fn featurize(&mut self, chunk: &TextChunk, rows: &mut TextRows<'_>) -> Result<(), ScoreError> {
         for (number, line) in lines(chunk) {
             if line.len() > MAX_LINE_BYTES {
-                rows.push_bad(number, too_long());
+                rows.push_bad(number, too_long(), Vec::new());
                 continue;
             }
             match self.parser.parse(line) {
@@ -35,7 +35,7 @@ impl TextFeaturizer for LineFeaturizer {
                     }
                     rows.end_row(number);
                 }
-                Err(what) => rows.push_bad(number, what),
+                Err(what) => rows.push_bad(number, what, Vec::new()),
             }
         }
         Ok(())
@@ -97,11 +97,14 @@ impl TextScorer {
         let mut rows = TextRows { block, scorer, scored: &mut scored };
         match chunk.fault {
             None => self.featurizer.featurize(&chunk, &mut rows)?,
-            Some(ChunkFault::TooLong) => rows.push_bad(chunk.first_line, too_long()),
+            Some(ChunkFault::TooLong) => {
+                rows.push_bad(chunk.first_line, too_long(), Vec::new());
+            }
             // It may have swallowed any number of rows.
             Some(ChunkFault::OpenQuote) => {
                 return Err(ScoreError::Refused(format!(
-                    "{}, line {}: a quote is not closed before the end of the input; close it",
+                    "{}, line {}: a quote is not closed within {MAX_LINE_BYTES} bytes or before \
+                     the end of the input; close it",
                     chunk.source, chunk.first_line
                 )));
             }

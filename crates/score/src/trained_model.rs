@@ -59,6 +59,14 @@ impl TrainedModel {
             let why = format!("its featuriser gives {features} features, but it takes {inputs}");
             return Err(refused(why));
         }
+        if let Some(shape) = example_shape(&model.description.input.kind)
+            && product(shape) != Some(model.inputs())
+        {
+            let inputs = model.inputs();
+            let why =
+                format!("its examples have the shape {shape:?}, but it takes {inputs} values");
+            return Err(refused(why));
+        }
         let (names, classes) = (model.class_names().len(), model.classes());
         if names != classes {
             let why = format!("its description names {names} classes, but it has {classes}");
@@ -130,6 +138,7 @@ impl TrainedModel {
 fn architecture(form: &ModelForm) -> Result<Option<Architecture>, String> {
     let ModelForm::Network { input, layers, .. } = form else { return Ok(None) };
     check_sizes(input)?;
+    check_sizes(&[product(input).unwrap_or(MOST)])?;
     let [channels, height, width] = *input;
     let layers = layers.iter().map(|layer| layer.layer()).collect();
     let built = Architecture::new(Shape::image(channels, height, width), layers);
@@ -160,6 +169,20 @@ fn layout(form: &ModelForm, architecture: Option<&Architecture>) -> Result<Layou
         (ModelForm::Network { .. }, None) => unreachable!("a network has an architecture"),
     }
     Ok(layout)
+}
+
+/// The shape of the examples that a description names.
+fn example_shape(kind: &InputKind) -> Option<&[usize]> {
+    match kind {
+        InputKind::Numpy { shape, .. } | InputKind::Records { shape, .. } => Some(shape),
+        InputKind::Array { shape } => Some(shape),
+        _ => None,
+    }
+}
+
+/// `None` if it is too large.
+fn product(sizes: &[usize]) -> Option<usize> {
+    sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size))
 }
 
 fn check_sizes(sizes: &[usize]) -> Result<(), String> {

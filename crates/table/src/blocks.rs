@@ -7,17 +7,13 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use memchr::memchr;
-use paceline_data::sparse::MAX_LINE_BYTES;
+use paceline_data::sparse::{MAX_LINE_BYTES, MAX_SKIPPED_BYTES};
 
 use crate::records::{RecordEnd, last_record_end};
 use crate::text_format::TextFormat;
 
 /// The size of a block, in bytes: the longest record and some more.
 const BLOCK_BYTES: usize = MAX_LINE_BYTES + (256 << 10);
-
-/// How much of one line is skipped before the stream is given up, in bytes. A packed file of a few
-/// megabytes can claim to be a line without end.
-const MOST_SKIPPED_BYTES: u64 = 2 << 30;
 
 /// A block of text.
 #[derive(Debug)]
@@ -60,8 +56,10 @@ impl Block {
 pub(crate) enum NextBlock {
     /// A block of whole records.
     Records,
-    /// A line above the limit, which was skipped.
+    /// A line above the limit, which is skipped with the next call.
     LongLine,
+    /// The last line was too long to be skipped, too.
+    EndlessLine,
     /// A quote that does not end within the limit, or before the end of the stream.
     OpenQuote,
     /// The end of the stream.
@@ -75,11 +73,13 @@ pub(crate) struct TableBlocks<'s> {
     /// What the next block begins with.
     carried: Vec<u8>,
     ended: bool,
+    /// Whether the beginning of a line above the limit was read last.
+    is_in_line: bool,
 }
 
 impl<'s> TableBlocks<'s> {
     pub(crate) fn new(source: Box<dyn Read + 's>, format: TextFormat) -> Self {
-        Self { source, format, carried: Vec::new(), ended: false }
+        Self { source, format, carried: Vec::new(), ended: false, is_in_line: false }
     }
 
     /// The beginning of what is read next: as much as a block has room for.
@@ -97,6 +97,10 @@ impl<'s> TableBlocks<'s> {
 
     /// Reads the next block. Without [`NextBlock::Records`], the block is empty.
     pub(crate) fn read(&mut self, block: &mut Block) -> io::Result<NextBlock> {
+        block.range = 0..0;
+        if std::mem::take(&mut self.is_in_line) && !self.skip_line()? {
+            return Ok(NextBlock::EndlessLine);
+        }
         let mut len = self.carried.len();
         block.bytes[..len].copy_from_slice(&self.carried);
         self.carried.clear();
@@ -108,7 +112,6 @@ impl<'s> TableBlocks<'s> {
                 Err(error) => return Err(error),
             }
         }
-        block.range = 0..0;
         if len == 0 {
             return Ok(NextBlock::End);
         }
@@ -118,7 +121,7 @@ impl<'s> TableBlocks<'s> {
             RecordEnd::OpenQuote => return Ok(NextBlock::OpenQuote),
             RecordEnd::None if self.ended => len,
             RecordEnd::None => {
-                self.skip_line()?;
+                self.is_in_line = true;
                 return Ok(NextBlock::LongLine);
             }
         };
@@ -132,8 +135,8 @@ impl<'s> TableBlocks<'s> {
         Ok(NextBlock::Records)
     }
 
-    /// Skips the rest of the line whose beginning was read.
-    fn skip_line(&mut self) -> io::Result<()> {
+    /// Skips the rest of the line whose beginning was read; false if it is too long for that.
+    fn skip_line(&mut self) -> io::Result<bool> {
         let mut buffer = vec![0; 64 << 10];
         let mut skipped = 0;
         loop {
@@ -145,15 +148,14 @@ impl<'s> TableBlocks<'s> {
             self.ended = read == 0;
             if let Some(end) = memchr(b'\n', &buffer[..read]) {
                 self.carried.extend_from_slice(&buffer[end + 1..read]);
-                return Ok(());
+                return Ok(true);
             }
             if self.ended {
-                return Ok(());
+                return Ok(true);
             }
             skipped += read as u64;
-            if skipped > MOST_SKIPPED_BYTES {
-                let text = format!("a line is longer than {MOST_SKIPPED_BYTES} bytes");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            if skipped > MAX_SKIPPED_BYTES {
+                return Ok(false);
             }
         }
     }
@@ -174,7 +176,7 @@ mod tests {
         loop {
             let next = reader.read(&mut block).unwrap();
             found.push((next, block.text().to_vec()));
-            if matches!(next, NextBlock::End | NextBlock::OpenQuote) {
+            if !matches!(next, NextBlock::Records | NextBlock::LongLine) {
                 return found;
             }
         }
@@ -207,6 +209,14 @@ mod tests {
         use NextBlock::{End, LongLine, Records};
         assert_eq!(kinds, [Records, LongLine, Records, End]);
         assert_eq!(found[2].1, b"c,d\n");
+    }
+
+    #[test]
+    fn a_line_without_end_is_noticed_at_once_and_given_up_at_a_limit() {
+        let mut reader = TableBlocks::new(Box::new(io::repeat(b'x')), COMMAS);
+        let mut block = Block::default();
+        assert_eq!(reader.read(&mut block).unwrap(), NextBlock::LongLine);
+        assert_eq!(reader.read(&mut block).unwrap(), NextBlock::EndlessLine);
     }
 
     #[test]

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// The bits of a hash that a column may use.
 pub const HASH_BITS: std::ops::RangeInclusive<u32> = 1..=28;
 
+/// The lengths of the longest sequence of words that a text may use.
+pub(crate) const NGRAMS: std::ops::RangeInclusive<u32> = 1..=5;
+
 /// What a job says about one column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnSpec {
@@ -199,7 +202,7 @@ impl ColumnRole {
         }
     }
 
-    /// Whether numbers can be scaled as the column says.
+    /// Whether the column can be used as it says.
     pub(crate) fn is_sound(&self) -> bool {
         match self {
             ColumnRole::Number(
@@ -209,6 +212,7 @@ impl ColumnRole {
                 bounds.iter().all(|bound| bound.is_finite())
                     && bounds.is_sorted_by(|bound, next| bound < next)
             }
+            ColumnRole::Text { ngrams, .. } => NGRAMS.contains(ngrams),
             _ => true,
         }
     }

@@ -12,12 +12,13 @@ use crate::column::{CategoryCodes, ColumnRole, NumberScale};
 use crate::encoded_row::EncodedRow;
 use crate::featurizer::Featurizer;
 use crate::field_fault::FieldFault;
-use crate::hash::{BuildWordHasher, bucket, combine, hash_bytes};
-use crate::label::LabelReader;
+use crate::hash::{bucket, combine, hash_bytes};
+use crate::label::{LabelFault, LabelReader};
 use crate::missing::{is_missing, trim};
 use crate::number;
 use crate::records::{RecordFields, Records};
 use crate::text_format::TextFormat;
+use crate::word_table::WordTable;
 use crate::words::for_each_ngram;
 
 /// The hash of a missing value in a cross.
@@ -58,8 +59,11 @@ enum FieldAction {
 
 #[derive(Clone, Debug)]
 enum CodeTable {
-    Hashed { bits: u32 },
-    Words(HashMap<Box<[u8]>, u32, BuildWordHasher>),
+    Hashed {
+        bits: u32,
+    },
+    /// In a place of its own, so that the plans of all fields are close together.
+    Words(Box<WordTable>),
 }
 
 #[derive(Clone, Debug)]
@@ -102,17 +106,23 @@ impl RowEncoder {
             }
         }
         let place = |name: &str| crossed.iter().position(|crossed| *crossed == name);
+        let places = column_places(names);
         let skip = FieldPlan { action: FieldAction::Skip, cross: NOT_CROSSED };
         let mut fields = vec![skip; names.len()];
         for (column, &first) in featurizer.columns.iter().zip(&firsts) {
+            let is_unused = matches!(column.role, ColumnRole::Id | ColumnRole::Ignore);
             let is_optional = match column.role {
                 ColumnRole::Label { .. } | ColumnRole::Weight => !needs_label,
-                ColumnRole::Id | ColumnRole::Ignore => true,
-                _ => false,
+                _ => is_unused,
             };
             let cross = place(&column.name).unwrap_or(NOT_CROSSED);
-            match names.iter().position(|name| *name == column.name) {
-                Some(at) => {
+            match places.get(&*column.name) {
+                Some(ColumnPlace::Repeated) if !is_unused || cross != NOT_CROSSED => {
+                    let what = format!("two columns are named {:?}; rename one", column.name);
+                    return Err(DataError::SparseSpec { kind: "table", what });
+                }
+                Some(ColumnPlace::Repeated) => {}
+                Some(&ColumnPlace::At(at)) => {
                     fields[at] = FieldPlan {
                         action: FieldAction::new(&column.role, first, needs_label),
                         cross,
@@ -231,11 +241,12 @@ impl FieldAction {
                 let number = number.map_err(|fault| FieldFault::Number { index, fault })?;
                 scale.push(number, first + 1, row);
             }
-            // A row to predict may have an empty field in place of its label.
-            FieldAction::Label { is_needed: false, .. } if field.is_empty() => {}
-            FieldAction::Label { reader, .. } => {
-                row.label = Some(reader.read(field).map_err(|fault| fault.at(index))?);
-            }
+            FieldAction::Label { reader, is_needed } => match reader.read(field) {
+                Ok(class) => row.label = Some(class),
+                // A row to predict may lack its label.
+                Err(LabelFault::Missing) if !is_needed => {}
+                Err(fault) => return Err(fault.at(index)),
+            },
             FieldAction::Weight => {
                 let weight = number::parse(field).ok().filter(|weight| *weight >= 0.0);
                 row.weight = Some(weight.ok_or(FieldFault::Weight { index })?);
@@ -296,18 +307,23 @@ impl CodeTable {
         match codes {
             CategoryCodes::Hashed { bits } => CodeTable::Hashed { bits: *bits },
             CategoryCodes::Vocabulary { words } => {
-                let words = words.iter().map(|word| word.as_bytes().into());
-                CodeTable::Words(words.zip(1..).collect())
+                let mut table = WordTable::default();
+                for (word, code) in words.iter().zip(1..) {
+                    if table.get(word.as_bytes()).is_none() {
+                        table.add(word.as_bytes(), code, usize::MAX);
+                    }
+                }
+                CodeTable::Words(Box::new(table))
             }
         }
     }
 
     /// The code of a value that is not missing, from 0.
-    #[inline]
+    #[inline(always)]
     fn code(&self, value: &[u8]) -> u32 {
         match self {
             CodeTable::Hashed { bits } => bucket(hash_bytes(value), *bits),
-            CodeTable::Words(words) => words.get(value).copied().unwrap_or(0),
+            CodeTable::Words(words) => words.get(value).unwrap_or(0) as u32,
         }
     }
 }
@@ -348,6 +364,24 @@ pub(crate) fn signed_log(number: f32) -> f32 {
 
 fn computed_log(number: f32) -> f32 {
     f64::from(number).abs().ln_1p().copysign(f64::from(number)) as f32
+}
+
+/// Where a column is in a file.
+enum ColumnPlace {
+    At(usize),
+    /// Several columns have the name.
+    Repeated,
+}
+
+fn column_places(names: &[String]) -> HashMap<&str, ColumnPlace> {
+    let mut places = HashMap::with_capacity(names.len());
+    for (at, name) in names.iter().enumerate() {
+        let place = places.entry(name.as_str()).or_insert(ColumnPlace::At(at));
+        if !matches!(place, ColumnPlace::At(first) if *first == at) {
+            *place = ColumnPlace::Repeated;
+        }
+    }
+    places
 }
 
 /// The error for a file that lacks a column.

@@ -124,7 +124,7 @@ impl Featurizer {
             return Err("two columns are labels, or there are too many classes".into());
         }
         if let Some(column) = self.columns.iter().find(|column| !column.role.is_sound()) {
-            return Err(format!("the scale of the column {:?} is impossible", column.name));
+            return Err(format!("what is said of the column {:?} is impossible", column.name));
         }
         match self.features() {
             0 => Err("no column is used for training; declare a number, category, list or text"

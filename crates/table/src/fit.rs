@@ -50,7 +50,11 @@ impl<'a> Fit<'a> {
         }
         let (format, on_bad) = (self.format, self.on_bad);
         let stats: Vec<ColumnStats> = self.stats.iter().map(ColumnStats::like).collect();
-        let work = FitWork { format, columns: self.columns, names: &self.names, stats, on_bad };
+        let columns = self.columns.iter().zip(&stats).enumerate();
+        let columns = columns
+            .filter_map(|(index, (column, stats))| FitColumn::new(index, &column.choice, stats));
+        let columns = columns.collect();
+        let work = FitWork { format, names: &self.names, stats, columns, on_bad };
         let errors = table.row_errors();
         let (totals, present) = (&mut self.stats, &mut self.present);
         table.parse_all(&work, &mut |event| {
@@ -84,10 +88,27 @@ impl<'a> Fit<'a> {
                     planned.name
                 )));
             }
+            if self.on_bad == OnBad::Fail {
+                check_utf8(&planned.name, stats)?;
+            }
             let role = learnt_role(planned, stats, most_words)?;
             columns.push(Column { name: planned.name.clone(), role });
         }
         Ok(columns)
+    }
+}
+
+/// Refuses words that the description of a model cannot hold: they would all be one.
+fn check_utf8(name: &str, stats: &ColumnStats) -> Result<(), DataError> {
+    let ColumnStats::Counts(counts) = stats else { return Ok(()) };
+    match counts.iter().find(|(value, _)| std::str::from_utf8(value).is_err()) {
+        None => Ok(()),
+        Some((value, _)) => Err(refused(format!(
+            "the column {name:?} has values that are not UTF-8, such as {:?}; convert the file \
+             first, for example with iconv -f WINDOWS-1252 -t UTF-8, or set data.on_bad = \
+             \"skip\" to take all of them for one value",
+            String::from_utf8_lossy(&value)
+        ))),
     }
 }
 
@@ -171,9 +192,9 @@ fn learnt_codes(
         )));
     }
     let least = choice.min_count.unwrap_or(1);
-    let frequent = counts.iter().filter(|(_, count)| **count >= least);
+    let frequent = counts.iter().filter(|(_, count)| *count >= least);
     let text = |value: &[u8]| std::str::from_utf8(value).ok().map(str::to_owned);
-    let frequent = frequent.filter_map(|(value, count)| Some((*count, text(value)?)));
+    let frequent = frequent.filter_map(|(value, count)| Some((count, text(&value)?)));
     let mut words: Vec<(u64, String)> = frequent.collect();
     words.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     words.truncate(most_words);
@@ -184,9 +205,10 @@ fn learnt_codes(
 
 fn learnt_classes(name: &str, stats: &ColumnStats) -> Result<Vec<String>, DataError> {
     let ColumnStats::Counts(counts) = stats else { return Ok(Vec::new()) };
-    let labels = counts.keys().map(|label| String::from_utf8_lossy(label).into_owned());
+    let labels = counts.iter().map(|(label, _)| String::from_utf8_lossy(&label).into_owned());
     let classes = sorted_classes(labels);
     match classes.len() {
+        0 => Err(refused(format!("the column {name:?} has no label in any row"))),
         1 => Err(refused(format!(
             "every label in the column {name:?} is {:?}; there must be at least two classes",
             classes[0]
@@ -206,11 +228,53 @@ fn refused(what: String) -> DataError {
 /// Collects the statistics of blocks.
 struct FitWork<'a> {
     format: TextFormat,
-    columns: &'a [PlannedColumn],
     names: &'a [String],
     /// Empty statistics.
     stats: Vec<ColumnStats>,
+    /// The columns that are looked at, in order.
+    columns: Vec<FitColumn>,
     on_bad: OnBad,
+}
+
+/// A column that is looked at.
+struct FitColumn {
+    index: usize,
+    /// Whether a row without its value is bad.
+    is_label: bool,
+    values: FitValues,
+}
+
+/// What is learnt from a column's values.
+enum FitValues {
+    /// Nothing.
+    Unused,
+    Numbers,
+    /// From the logarithms of numbers.
+    Logs,
+    /// From different values.
+    Values,
+    /// From the values of lists.
+    Lists {
+        separator: char,
+    },
+}
+
+impl FitColumn {
+    /// `None` if the column need not be looked at.
+    fn new(index: usize, choice: &ColumnChoice, stats: &ColumnStats) -> Option<Self> {
+        let is_label = matches!(choice, ColumnChoice::Label { .. });
+        let values = match (stats, choice) {
+            (ColumnStats::None, _) if !is_label => return None,
+            (ColumnStats::None, _) => FitValues::Unused,
+            (ColumnStats::Counts(_), ColumnChoice::List { separator, .. }) => {
+                FitValues::Lists { separator: *separator }
+            }
+            (ColumnStats::Counts(_), _) => FitValues::Values,
+            (_, ColumnChoice::Number(ScaleChoice::Log)) => FitValues::Logs,
+            _ => FitValues::Numbers,
+        };
+        Some(Self { index, is_label, values })
+    }
 }
 
 /// The statistics of a block.
@@ -218,7 +282,7 @@ struct FitWork<'a> {
 struct FitPart {
     stats: Vec<ColumnStats>,
     present: Vec<u64>,
-    /// The numbers of a row.
+    /// The numbers of a row, one for each column that is looked at.
     numbers: Vec<Option<f32>>,
     /// The first bad row: where it begins, and what is wrong with it.
     fault: Option<(usize, String)>,
@@ -251,47 +315,51 @@ impl BlockWork for FitWork<'_> {
 
 impl FitWork<'_> {
     /// Parses the numbers of a row, so that a bad row adds nothing.
+    #[inline]
     fn read_row(&self, fields: &RecordFields<'_>, part: &mut FitPart) -> Result<(), FieldFault> {
-        let (found, expected) = (fields.len(), self.columns.len());
+        let (found, expected) = (fields.len(), self.names.len());
         if found != expected {
             return Err(FieldFault::Count { found, expected });
         }
         part.numbers.clear();
-        for (index, (stats, field)) in self.stats.iter().zip(fields.iter()).enumerate() {
-            let is_number = matches!(stats, ColumnStats::Moments { .. } | ColumnStats::Values(_));
-            let field = trim(field);
+        for &FitColumn { index, is_label, ref values } in &self.columns {
+            let field = trim(fields.get(index));
+            let is_number = matches!(values, FitValues::Numbers | FitValues::Logs);
             part.numbers.push(if is_number && !is_missing(field) {
                 let number = number::parse(field);
                 Some(number.map_err(|fault| FieldFault::Number { index, fault })?)
             } else {
                 None
             });
-            if field.is_empty() && matches!(self.columns[index].choice, ColumnChoice::Label { .. })
-            {
+            if is_label && field.is_empty() {
                 return Err(FieldFault::NoLabel);
             }
         }
         Ok(())
     }
 
+    #[inline]
     fn add_row(&self, fields: &RecordFields<'_>, draw: u64, part: &mut FitPart) {
-        for (index, stats) in part.stats.iter_mut().enumerate() {
-            if let Some(number) = part.numbers[index] {
-                let is_log = self.columns[index].choice == ColumnChoice::Number(ScaleChoice::Log);
-                stats.add_number(if is_log { signed_log(number) } else { number }, draw);
-                part.present[index] += 1;
-            } else if let ColumnStats::Counts(_) = stats {
-                let field = trim(fields.get(index));
-                match &self.columns[index].choice {
-                    ColumnChoice::List { separator, .. } => {
-                        add_list(field, *separator, stats, &mut part.present[index]);
-                    }
-                    _ if !field.is_empty() => {
-                        stats.add_value(field);
-                        part.present[index] += 1;
-                    }
-                    _ => {}
+        for (column, number) in self.columns.iter().zip(&part.numbers) {
+            let (stats, present) = (&mut part.stats[column.index], &mut part.present[column.index]);
+            let field = || trim(fields.get(column.index));
+            match (&column.values, *number) {
+                (FitValues::Numbers, Some(number)) => {
+                    stats.add_number(number, draw);
+                    *present += 1;
                 }
+                (FitValues::Logs, Some(number)) => {
+                    stats.add_number(signed_log(number), draw);
+                    *present += 1;
+                }
+                (FitValues::Values, _) if !field().is_empty() => {
+                    stats.add_value(field());
+                    *present += 1;
+                }
+                (FitValues::Lists { separator }, _) => {
+                    add_list(field(), *separator, stats, present);
+                }
+                _ => {}
             }
         }
     }

@@ -53,8 +53,9 @@ fn likely_delimiter(text: &[u8], quotes: bool) -> u8 {
     best.map_or(b',', |(_, delimiter)| delimiter)
 }
 
-/// Whether the first record names the columns: it has no number and no empty field, no two fields
-/// are equal, and its fields differ from the values below them.
+/// Whether the first record names the columns. It has no number, and either stands above a column
+/// of numbers as text, or has no empty field and no two equal ones, and its fields differ from the
+/// values below them.
 fn has_header(text: &[u8], format: TextFormat) -> bool {
     let (mut records, mut fields) = (Records::new(text, format), RecordFields::default());
     if !records.next(&mut fields) {
@@ -62,22 +63,26 @@ fn has_header(text: &[u8], format: TextFormat) -> bool {
     }
     let names: Vec<Vec<u8>> = fields.iter().map(<[u8]>::to_vec).collect();
     let is_number = |text: &[u8]| crate::number::parse(text).is_ok();
-    let is_name = |name: &Vec<u8>| !is_missing(name) && !is_number(name);
-    let distinct: std::collections::HashSet<&Vec<u8>> = names.iter().collect();
-    if !names.iter().all(is_name) || distinct.len() < names.len() {
+    if names.iter().any(|name| is_number(name)) {
         return false;
     }
-    let mut examined = 0;
-    let mut has_numbers = vec![true; names.len()];
-    let mut recurs = false;
+    // Numbers below each name, and whether there is nothing else.
+    let mut below = vec![(0, true); names.len()];
+    let (mut examined, mut recurs) = (0, false);
     while examined < EXAMINED && records.next(&mut fields) {
         examined += 1;
-        for ((field, name), numbers) in fields.iter().zip(&names).zip(&mut has_numbers) {
-            *numbers &= is_number(field) || is_missing(field);
-            recurs |= field == &name[..];
+        for ((field, name), (numbers, is_pure)) in fields.iter().zip(&names).zip(&mut below) {
+            *numbers += usize::from(is_number(field));
+            *is_pure &= is_number(field) || is_missing(field);
+            recurs |= !name.is_empty() && field == &name[..];
         }
     }
-    examined == 0 || has_numbers.iter().any(|&numbers| numbers) || !recurs
+    let is_heading = |(name, (numbers, is_pure)): (&Vec<u8>, &(usize, bool))| {
+        *is_pure && *numbers > 0 && !is_missing(name)
+    };
+    let distinct: std::collections::HashSet<&Vec<u8>> = names.iter().collect();
+    let are_names = distinct.len() == names.len() && !names.iter().any(|name| is_missing(name));
+    names.iter().zip(&below).any(is_heading) || are_names && (examined == 0 || !recurs)
 }
 
 #[cfg(test)]
@@ -108,8 +113,11 @@ mod tests {
         for (text, expected) in [
             ("age,city\n39,Paris\n40,Rome\n", true),
             ("39,Paris\n40,Rome\n", false),
-            ("a,a\n1,2\n", false),
-            ("a,\n1,2\n", false),
+            ("a,a\n1,2\n", true),
+            ("a,\n1,2\n", true),
+            (",age,city\n0,39,Paris\n1,,Rome\n", true),
+            ("red,,small\nblue,4,big\n", false),
+            ("x,x\ny,z\n", false),
             ("red,small\nblue,small\nred,big\n", false),
             ("colour,size\nblue,small\nred,big\n", true),
             ("colour,size\n", true),

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use paceline_data::random::mix;
 
 /// 2^64 divided by the golden ratio, made odd.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The hash of a text: its length and then its bytes, eight at a time.
 #[inline]
@@ -23,7 +23,7 @@ pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
 
 /// At most seven bytes as a number, the first in the lowest bits; without a loop over them.
 #[inline]
-fn short_word(bytes: &[u8]) -> u64 {
+pub(crate) fn short_word(bytes: &[u8]) -> u64 {
     let last = bytes.len() - 1;
     if let (Some(&low), Some(&high)) = (bytes.first_chunk(), bytes.last_chunk()) {
         let (low, high) = (u32::from_le_bytes(low), u32::from_le_bytes(high));

@@ -3,6 +3,7 @@
 use paceline_data::DataError;
 
 use crate::column::{CodeChoice, ColumnChoice, ColumnSpec, ScaleChoice};
+use crate::column_names::is_unnamed;
 use crate::label::MOST_CLASSES;
 use crate::sample::{ColumnSample, TableSample};
 
@@ -178,7 +179,8 @@ fn infer(name: &str, sample: &ColumnSample) -> (ColumnChoice, String) {
     }
     let many = sample.present >= LEAST_IDS && sample.all_differ;
     let lower = name.to_lowercase();
-    let is_named_id = lower == "id" || lower.ends_with("_id") || lower.ends_with("-id");
+    let is_named_id =
+        lower == "id" || lower.ends_with("_id") || lower.ends_with("-id") || is_unnamed(&lower);
     if many && (is_named_id || (!sample.is_numeric() && sample.mean_words() < TEXT_WORDS)) {
         return (ColumnChoice::Id, "every value differs".into());
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::field_fault::FieldFault;
 use crate::hash::BuildWordHasher;
+use crate::missing::is_missing;
 use crate::number;
 
 /// The most classes of a table: a cached row keeps its class in a byte.
@@ -51,7 +52,8 @@ impl LabelReader {
 
     #[cold]
     fn read_number(&self, field: &[u8]) -> Result<u32, LabelFault> {
-        if field.is_empty() {
+        // Among numbers, what programs write for a missing one is no class.
+        if field.is_empty() || !self.numbers.is_empty() && is_missing(field) {
             return Err(LabelFault::Missing);
         }
         let number = number::parse(field).map_err(|_| LabelFault::Unseen)?;
@@ -60,9 +62,14 @@ impl LabelReader {
     }
 }
 
-/// The classes of these labels in their order: numbers by size, other labels by the alphabet.
+/// The classes of these labels in their order: numbers by size, other labels by the alphabet. A
+/// missing number is none.
 pub(crate) fn sorted_classes(labels: impl Iterator<Item = String>) -> Vec<String> {
     let mut classes: Vec<String> = labels.collect();
+    let is_number = |class: &String| number::parse(class.as_bytes()).is_ok();
+    if classes.iter().all(|class| is_number(class) || is_missing(class.as_bytes())) {
+        classes.retain(is_number);
+    }
     let numbers: Option<Vec<f32>> =
         classes.iter().map(|class| number::parse(class.as_bytes()).ok()).collect();
     let Some(numbers) = numbers else {
@@ -89,6 +96,8 @@ mod tests {
         assert_eq!(classes(&["10", "9", "-1"]), ["-1", "9", "10"]);
         assert_eq!(classes(&["1.0", "0", "1", "+1"]), ["0", "1"]);
         assert_eq!(classes(&["yes", "no"]), ["no", "yes"]);
+        assert_eq!(classes(&["1", "NaN", "0", "NA"]), ["0", "1"]);
+        assert_eq!(classes(&["none", "some"]), ["none", "some"]);
     }
 
     #[test]
@@ -99,5 +108,6 @@ mod tests {
         assert!(matches!(reader.read(b"2"), Err(LabelFault::Unseen)));
         assert!(matches!(reader.read(b"x"), Err(LabelFault::Unseen)));
         assert!(matches!(reader.read(b""), Err(LabelFault::Missing)));
+        assert!(matches!(reader.read(b"NaN"), Err(LabelFault::Missing)));
     }
 }

@@ -37,6 +37,7 @@
 mod blocks;
 mod byte_scan;
 mod column;
+mod column_names;
 mod describe;
 mod encoded_row;
 mod encoder;
@@ -52,6 +53,8 @@ mod missing;
 mod number;
 mod open;
 #[cfg(feature = "parquet")]
+mod parquet_cell;
+#[cfg(feature = "parquet")]
 mod parquet_text;
 mod records;
 mod sample;
@@ -61,12 +64,14 @@ mod table_file;
 mod table_reader;
 mod table_text;
 mod text_format;
+mod word_table;
 mod words;
 
 pub use column::{
     CategoryCodes, CodeChoice, Column, ColumnChoice, ColumnRole, ColumnSpec, HASH_BITS,
     NumberScale, ScaleChoice,
 };
+pub use column_names::column_names;
 pub use describe::{describe_stream, describe_table};
 pub use encoded_row::EncodedRow;
 pub use encoder::RowEncoder;
@@ -76,7 +81,7 @@ pub use format_choice::FormatChoice;
 pub use match_features::MatchedFeatures;
 pub use number::NumberFault;
 pub use open::{OpenTable, TableSpec, open_table, table_featurizer};
-pub use records::{RecordFields, Records};
+pub use records::{RecordEnd, RecordFields, Records, first_record_end, last_record_end};
 pub use table_examples::TableExamples;
 pub use table_file::open_table_stream;
 pub use text_format::TextFormat;

@@ -250,7 +250,10 @@ pub(crate) fn plan_table(
     let (format, names) = (table.format(), table.names());
     let sample = TableSample::of_text(table.first_text(), format, names.len());
     if sample.rows == 0 {
-        let what = format!("no row has as many fields as there are columns, {}", names.len());
+        let what = match table.first_text().trim_ascii().is_empty() {
+            true => "there are no rows below the names of the columns".to_owned(),
+            false => format!("no row has as many fields as there are columns, {}", names.len()),
+        };
         return Err(DataError::Sparse { path: table.path().into(), what });
     }
     let planner = ColumnPlanner { names, sample: &sample, bits: spec.bits, needs_label };

@@ -4,17 +4,17 @@
 //! one of the two formats reads the other with the same code, and gets the same numbers.
 
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::path::Path;
 
 use paceline_data::DataError;
-use parquet::basic::ConvertedType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
+use crate::parquet_cell::{CellForm, put, put_field};
 use crate::table_text::MOST_COLUMNS;
 use crate::text_format::PARQUET_FORMAT;
 
@@ -41,8 +41,7 @@ struct ColumnText {
     reader: ColumnReader,
     /// The definition level of a value that is not missing.
     present: i16,
-    /// The power of ten by which whole numbers are divided, for decimals.
-    scale: i32,
+    form: CellForm,
     levels: Vec<i16>,
     /// The texts of a batch, and where each ends.
     cells: Vec<u8>,
@@ -54,8 +53,9 @@ impl ParquetText {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let refused = |what: String| DataError::Sparse { path: path.into(), what };
         let file = File::open(path).map_err(DataError::io("open", path))?;
-        let reader = SerializedFileReader::new(file)
-            .map_err(|error| refused(format!("not a sound Parquet file: {error}")))?;
+        let reader = SerializedFileReader::new(file).map_err(|error| {
+            refused(format!("not a sound Parquet file: {error}; write it again"))
+        })?;
         let schema = reader.metadata().file_metadata().schema_descr();
         if schema.num_columns() > MOST_COLUMNS {
             return Err(refused(format!("more than {MOST_COLUMNS} columns")));
@@ -73,7 +73,7 @@ impl ParquetText {
             if index > 0 {
                 text.push(PARQUET_FORMAT.delimiter);
             }
-            put_cell(&mut text, column.name().as_bytes());
+            put_field(&mut text, column.name().as_bytes(), false);
         }
         text.push(b'\n');
         let (columns, rows_left, rows_read) = (Vec::new(), 0, 0);
@@ -119,7 +119,7 @@ impl ParquetText {
                 if index > 0 {
                     self.text.push(PARQUET_FORMAT.delimiter);
                 }
-                put_cell(&mut self.text, column.cell(row));
+                put_field(&mut self.text, column.cell(row), self.columns.len() == 1);
             }
             self.text.push(b'\n');
         }
@@ -165,10 +165,8 @@ impl ColumnText {
         let reader = group.get_column_reader(index)?;
         let metadata = group.metadata();
         let about: &ColumnDescriptor = metadata.column(index).column_descr();
-        let is_decimal = about.converted_type() == ConvertedType::DECIMAL;
-        let scale = if is_decimal { about.type_scale() } else { 0 };
-        let present = about.max_def_level();
-        Ok(Self { reader, present, scale, levels: vec![], cells: vec![], ends: vec![] })
+        let (form, present) = (CellForm::of(about), about.max_def_level());
+        Ok(Self { reader, present, form, levels: vec![], cells: vec![], ends: vec![] })
     }
 
     /// The text of a row of the batch; empty if its value is missing.
@@ -182,18 +180,16 @@ impl ColumnText {
         self.cells.clear();
         self.ends.clear();
         self.levels.clear();
-        let scale = self.scale;
+        let (form, present) = (self.form, self.present);
         let mut cells =
             Cells { text: &mut self.cells, ends: &mut self.ends, levels: &mut self.levels };
-        let present = self.present;
-        let whole = |text: &mut Vec<u8>, value: i64| put_whole(text, value, scale);
         match &mut self.reader {
             ColumnReader::BoolColumnReader(reader) => cells.fill(reader, rows, present, put),
             ColumnReader::Int32ColumnReader(reader) => {
-                cells.fill(reader, rows, present, |text, value| whole(text, (*value).into()))
+                cells.fill(reader, rows, present, |text, value| form.put_i32(text, *value))
             }
             ColumnReader::Int64ColumnReader(reader) => {
-                cells.fill(reader, rows, present, |text, value| whole(text, *value))
+                cells.fill(reader, rows, present, |text, value| form.put_i64(text, *value))
             }
             ColumnReader::Int96ColumnReader(reader) => {
                 cells.fill(reader, rows, present, |text, value| put(text, &value.to_millis()))
@@ -201,10 +197,10 @@ impl ColumnText {
             ColumnReader::FloatColumnReader(reader) => cells.fill(reader, rows, present, put),
             ColumnReader::DoubleColumnReader(reader) => cells.fill(reader, rows, present, put),
             ColumnReader::ByteArrayColumnReader(reader) => {
-                cells.fill(reader, rows, present, |text, value| text.extend(value.data()))
+                cells.fill(reader, rows, present, |text, value| form.put_bytes(text, value.data()))
             }
             ColumnReader::FixedLenByteArrayColumnReader(reader) => {
-                cells.fill(reader, rows, present, |text, value| text.extend(value.data()))
+                cells.fill(reader, rows, present, |text, value| form.put_bytes(text, value.data()))
             }
         }
     }
@@ -246,36 +242,4 @@ impl Cells<'_> {
         }
         Ok(())
     }
-}
-
-fn put(text: &mut Vec<u8>, value: &impl std::fmt::Display) {
-    // Writing to memory does not fail.
-    let _ = write!(text, "{value}");
-}
-
-/// Writes a whole number, or a decimal with this number of digits after its point.
-fn put_whole(text: &mut Vec<u8>, value: i64, scale: i32) {
-    if scale <= 0 {
-        return put(text, &value);
-    }
-    let digits = format!("{:0>width$}", value.unsigned_abs(), width = scale as usize + 1);
-    let (whole, fraction) = digits.split_at(digits.len() - scale as usize);
-    let sign = if value < 0 { "-" } else { "" };
-    put(text, &format!("{sign}{whole}.{fraction}"));
-}
-
-/// Appends a field, in quotes if it needs them.
-fn put_cell(text: &mut Vec<u8>, cell: &[u8]) {
-    let is_special = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
-    if !cell.iter().any(is_special) {
-        return text.extend_from_slice(cell);
-    }
-    text.push(b'"');
-    for &byte in cell {
-        if byte == b'"' {
-            text.push(byte);
-        }
-        text.push(byte);
-    }
-    text.push(b'"');
 }

@@ -189,7 +189,7 @@ impl<'a> Records<'a> {
 
 /// Where a record ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordEnd {
+pub enum RecordEnd {
     /// The index after its newline.
     At(usize),
     /// The text has no end of the record.
@@ -221,9 +221,15 @@ fn record_end(text: &[u8], delimiter: u8) -> RecordEnd {
     }
 }
 
+/// The end of the first record of a text.
+pub fn first_record_end(text: &[u8], format: TextFormat) -> RecordEnd {
+    let line = memchr(b'\n', text).map_or(RecordEnd::None, |at| RecordEnd::At(at + 1));
+    if format.quotes { record_end(text, format.delimiter) } else { line }
+}
+
 /// The end of the last whole record of a text that begins with a record. If there is none, the
 /// result says why.
-pub(crate) fn last_record_end(text: &[u8], format: TextFormat) -> RecordEnd {
+pub fn last_record_end(text: &[u8], format: TextFormat) -> RecordEnd {
     if !format.quotes || memchr(QUOTE, text).is_none() {
         return memrchr(b'\n', text).map_or(RecordEnd::None, |at| RecordEnd::At(at + 1));
     }

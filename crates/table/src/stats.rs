@@ -3,11 +3,9 @@
 //! Each block of text has statistics of its own, which are added up in the order of the file. So
 //! the result does not depend on the number of threads.
 
-use std::collections::HashMap;
-
 use paceline_data::random::mix;
 
-use crate::hash::BuildWordHasher;
+use crate::word_table::WordTable;
 
 /// The number of values from which quantiles are taken.
 const QUANTILE_VALUES: usize = 1 << 14;
@@ -62,7 +60,7 @@ pub(crate) enum ColumnStats {
     /// For quantiles: values drawn at random, each with its draw.
     Values(Vec<(u64, f32)>),
     /// For a vocabulary or classes: how often each value occurs.
-    Counts(HashMap<Box<[u8]>, u64, BuildWordHasher>),
+    Counts(WordTable),
 }
 
 impl ColumnStats {
@@ -76,7 +74,7 @@ impl ColumnStats {
             Self::None => Self::None,
             Self::Moments { .. } => Self::moments(),
             Self::Values(_) => Self::Values(Vec::new()),
-            Self::Counts(_) => Self::Counts(HashMap::default()),
+            Self::Counts(_) => Self::Counts(WordTable::default()),
         }
     }
 
@@ -101,11 +99,9 @@ impl ColumnStats {
     /// Adds a value.
     #[inline]
     pub(crate) fn add_value(&mut self, value: &[u8]) {
-        let Self::Counts(counts) = self else { return };
-        if let Some(count) = counts.get_mut(value) {
-            *count += 1;
-        } else if counts.len() <= MOST_COUNTED {
-            counts.insert(value.into(), 1);
+        // One more shows that there are too many.
+        if let Self::Counts(counts) = self {
+            counts.add(value, 1, MOST_COUNTED + 1);
         }
     }
 
@@ -122,15 +118,7 @@ impl ColumnStats {
                     keep_first_draws(all);
                 }
             }
-            (Self::Counts(all), Self::Counts(next)) => {
-                for (value, count) in next.drain() {
-                    if let Some(known) = all.get_mut(&value) {
-                        *known += count;
-                    } else if all.len() <= MOST_COUNTED {
-                        all.insert(value, count);
-                    }
-                }
-            }
+            (Self::Counts(all), Self::Counts(next)) => all.merge(next, MOST_COUNTED + 1),
             _ => {}
         }
     }

@@ -71,6 +71,9 @@ impl RowBlocks for TableRowBlocks<'_> {
             NextBlock::Records => self.parser.clone(),
             NextBlock::LongLine => Arc::new(LongLine(self.parser.clone())),
             NextBlock::OpenQuote => Arc::new(OpenQuote(self.parser.clone())),
+            NextBlock::EndlessLine => {
+                return Err(self.table.row_errors().endless_line(self.line - 1));
+            }
         });
         block.first = self.line;
         (block.bytes, block.text) = next.into_parts();

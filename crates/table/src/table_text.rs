@@ -7,10 +7,11 @@ use std::thread;
 
 use memchr::memchr_iter;
 use paceline_data::DataError;
-use paceline_data::sniff::{FileKind, SNIFF_BYTES, sniff};
-use paceline_data::sparse::MAX_LINE_BYTES;
+use paceline_data::sniff::{BYTE_ORDER_MARK, FileKind, SNIFF_BYTES, sniff};
+use paceline_data::sparse::{MAX_LINE_BYTES, endless_line};
 
 use crate::blocks::{Block, NextBlock, TableBlocks};
+use crate::column_names::column_names;
 use crate::format_choice::FormatChoice;
 use crate::records::{RecordFields, Records};
 use crate::text_format::TextFormat;
@@ -23,8 +24,6 @@ const BLOCKS_PER_THREAD: usize = 2;
 pub(crate) const MOST_COLUMNS: usize = 100_000;
 /// How much of the text decides on its format, in bytes.
 const DETECTED_BYTES: usize = 256 << 10;
-/// What some programs write at the start of UTF-8 text.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// An opened table: its format and the names of its columns are known.
 pub(crate) struct TableText<'s> {
@@ -85,7 +84,9 @@ impl<'s> TableText<'s> {
         let mut table = Self { path, blocks, first: None, line: 1, unit, names: Vec::new() };
         match first_is {
             NextBlock::Records => table.read_names(&mut first)?,
-            NextBlock::LongLine => return Err(table.row_errors().at(1, long_line())),
+            NextBlock::LongLine | NextBlock::EndlessLine => {
+                return Err(table.row_errors().at(1, long_line()));
+            }
             NextBlock::OpenQuote => return Err(table.row_errors().open_quote(1)),
             NextBlock::End => return Err(table.fault("the file is empty".into())),
         }
@@ -114,16 +115,9 @@ impl<'s> TableText<'s> {
             self.names = (1..=fields.len()).map(|column| column.to_string()).collect();
             return Ok(());
         }
-        let mut names = Vec::with_capacity(fields.len());
-        for (column, name) in (1..).zip(fields.iter()) {
-            match std::str::from_utf8(name) {
-                Ok(name) => names.push(name.trim().to_owned()),
-                Err(_) => {
-                    let what = format!("the name of column {column} is not UTF-8; rename it");
-                    return Err(self.fault(what));
-                }
-            }
-        }
+        let names = column_names(&fields).map_err(|column| {
+            self.fault(format!("the name of column {column} is not UTF-8; rename it"))
+        })?;
         let end = records.end();
         self.line += memchr_iter(b'\n', &first.text()[..end]).count() as u64;
         first.drop_front(end);
@@ -198,8 +192,14 @@ impl<'s> TableText<'s> {
                             spare.push(receive(&threads, done, &mut line, take)?);
                             done += 1;
                         }
-                        if fault == NextBlock::OpenQuote {
-                            return Err(self.row_errors().open_quote(line));
+                        match fault {
+                            NextBlock::OpenQuote => {
+                                return Err(self.row_errors().open_quote(line));
+                            }
+                            NextBlock::EndlessLine => {
+                                return Err(self.row_errors().endless_line(line - 1));
+                            }
+                            _ => {}
                         }
                         take(TableEvent::LongLine(line))?;
                         line += 1;
@@ -287,6 +287,12 @@ impl RowErrors {
     /// The error of a row that comes after `text` in a block with this first line.
     pub(crate) fn within(&self, first: u64, text: &[u8], what: String) -> DataError {
         self.at(first + self.counter.count(text), what)
+    }
+
+    /// The error of a line that is too long to be skipped.
+    pub(crate) fn endless_line(&self, line: u64) -> DataError {
+        let what = format!("line {line}: {}", endless_line());
+        DataError::Sparse { path: self.path.clone(), what }
     }
 
     /// The error of a quote that is not closed.

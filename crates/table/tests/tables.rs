@@ -272,6 +272,17 @@ fn an_unseen_label_is_a_bad_row() {
 }
 
 #[test]
+fn a_description_that_cannot_be_used_is_refused() {
+    let text = r#"{"version":1,"kind":"table","crosses":[],
+        "format":{"delimiter":",","quotes":true,"header":true},
+        "columns":[{"name":"t","as":"text","bits":4,"ngrams":2}]}"#;
+    assert!(Featurizer::from_json(text).is_ok());
+    let endless = text.replace("\"ngrams\":2", "\"ngrams\":4000000000");
+    let error = Featurizer::from_json(&endless).unwrap_err().to_string();
+    assert!(error.contains("the column \"t\" is impossible"), "{error}");
+}
+
+#[test]
 fn what_is_no_table_is_refused_with_a_remedy() {
     let utf16: Vec<u8> = PEOPLE.bytes().flat_map(|byte| [byte, 0]).collect();
     let long = format!("{PEOPLE}{},x,yes\n", "9".repeat(3 << 20));
@@ -286,6 +297,11 @@ fn what_is_no_table_is_refused_with_a_remedy() {
         (long.into_bytes(), "line 6: longer than 1048576 bytes"),
         (open_quote.into_bytes(), "line 6: a quote is opened and not closed"),
         (b"a,y\n1,0\n2,1\n\"open,1\n".to_vec(), "line 4: a quote is opened and not closed"),
+        (b"age,buys\n\r\n".to_vec(), "there are no rows below the names of the columns"),
+        (b"city,buys\ncaf\xe9,no\nbar,yes\n".to_vec(), "iconv -f WINDOWS-1252 -t UTF-8"),
+        (b"age,buys\r1,no\r2,yes\r".to_vec(), "carriage returns alone"),
+        (b"a,a,buys\n1,2,no\n2,3,yes\n".to_vec(), "two columns are named \"a\"; rename one"),
+        (b"a,y\n1,0\n2,1\n3,1\n4,NaN\n".to_vec(), "line 5: the label is missing"),
         (b"age,buys\n,no\n,yes\n".to_vec(), "no column is used for training"),
         (b"age,buys\n1,no\n2,no\n3,no\n".to_vec(), "no column is the label"),
     ] {

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use paceline_engine::{LongWork, TaskContext, TestWatch};
 use paceline_lab::closing_table::auc_text;
-use paceline_model::Score;
+use paceline_model::{Score, ScoreFeed, ScoreObserver};
 use paceline_record::model_file;
 use paceline_record::names::files;
 use paceline_score::{
-    EvaluateOptions, Evaluation, InputFiles, ScoreInput, TrainedModel, evaluate as evaluate_input,
-    open_input,
+    EvaluateOptions, Evaluation, EvaluationBuilder, InputFiles, ScoreError,
+    evaluate as evaluate_input, open_input,
 };
 use serde_json::{Value, json};
 
@@ -121,6 +121,9 @@ fn evaluate_job(args: &EvaluateArgs, file: Option<PathBuf>) -> Result<Evaluated,
     let mut job = read_job(&JobArgs { file, settings: args.settings.clone() })?;
     keep_split(&mut job, own.as_deref());
     let mut plan = job.check_for_test()?;
+    if args.on_bad != OnBadName::Fail {
+        plan.data.on_bad = OnBad::Skip;
+    }
     // A signal ends the process at once: it writes nothing but a cache, by rename.
     let stop = StopSource { interrupt: Interrupt::default(), channel: None };
     let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
@@ -131,16 +134,37 @@ fn evaluate_job(args: &EvaluateArgs, file: Option<PathBuf>) -> Result<Evaluated,
     }
     let workload = build_workload(&plan, data);
     let params = model_file::load(&path, &workload.layout()?)?;
+    let scores = Arc::new(TestScores::new(&description.input.class_names, args.threshold));
+    let mut watch = TestWatch::new(Arc::new(TestProgress::default()));
+    watch.scores = ScoreFeed::to(scores.clone());
     let examples = plan.evaluate.examples;
-    let watch = TestWatch::new(Arc::new(TestProgress::default()));
     let score = workload.evaluator(examples, plan.test_threads())?.test(&params, &watch)?;
-    drop(params);
-    let failed = |error| score_failure(error, &Interrupt::default());
-    let model = TrainedModel::load_described(&path, description).map_err(failed)?;
-    let options = EvaluateOptions { limit: examples, ..evaluate_options(args) };
-    let input = ScoreInput::Examples(test_set(&workload.data));
-    let figures = evaluate_input(&model, &input, &options, &|| false).map_err(failed)?;
-    Ok(Evaluated { score, figures })
+    drop(watch);
+    let test = test_set(&workload.data);
+    let tested = examples.map_or(test.len(), |examples| examples.min(test.len())) as u64;
+    let figures = scores.finish(&test.origin, tested - score.examples);
+    Ok(Evaluated { score, figures: figures.map_err(|e| score_failure(e, &Interrupt::default()))? })
+}
+
+/// Makes an evaluation of what a test judges.
+struct TestScores(Mutex<EvaluationBuilder>);
+
+impl TestScores {
+    fn new(classes: &[String], threshold: f64) -> Self {
+        Self(Mutex::new(EvaluationBuilder::new(classes, threshold)))
+    }
+
+    fn finish(&self, data: &str, skipped: u64) -> Result<Evaluation, ScoreError> {
+        let mut builder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let empty = EvaluationBuilder::new(&[], 0.5);
+        std::mem::replace(&mut *builder, empty).finish(data, skipped)
+    }
+}
+
+impl ScoreObserver for TestScores {
+    fn scored(&self, scores: &[f32], labels: &[u32]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(scores, labels);
+    }
 }
 
 /// Evaluates on labelled files.

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use memchr::{memchr, memchr_iter, memrchr};
 use paceline_tfrecord::record_len;
 
-use super::limits::{MAX_LINE_BYTES, MAX_RECORD_BYTES};
+use super::limits::{MAX_LINE_BYTES, MAX_RECORD_BYTES, MAX_SKIPPED_BYTES, endless_line};
 
 /// The size of a block, in bytes; smaller in tests, so that they need not read much.
 const BLOCK_BYTES: usize = if cfg!(test) { 5 << 18 } else { 4 << 20 };
@@ -117,6 +117,10 @@ impl<R: Read> BlockReader<R> {
             }
             skipped += bytes.len() as u64;
             bytes.clear();
+            if skipped > MAX_SKIPPED_BYTES {
+                let what = format!("line {}: {}", self.number + 1, endless_line());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
             if self.ended {
                 return Ok(skipped);
             }

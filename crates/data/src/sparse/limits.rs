@@ -6,6 +6,18 @@
 /// The longest line of text, in bytes.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
+/// How much of one line is skipped before a stream is given up, in bytes. A packed file of a few
+/// megabytes can claim to be a line without end.
+pub const MAX_SKIPPED_BYTES: u64 = 2 << 30;
+
+/// Why a stream is given up within a line.
+pub fn endless_line() -> String {
+    format!(
+        "longer than {MAX_SKIPPED_BYTES} bytes, so the rest of the file is not read; see how the \
+         file was made, and remove the line"
+    )
+}
+
 /// The longest TFRecord, in bytes.
 pub const MAX_RECORD_BYTES: u64 = 16 << 20;
 

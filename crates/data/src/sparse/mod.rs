@@ -65,7 +65,10 @@ pub use files::{expand as source_files, identity as files_identity};
 pub use format::SparseFormat;
 pub use key_order::KeyOrder;
 pub use label_rule::LabelRule;
-pub use limits::{MAX_FEATURES, MAX_LINE_BYTES, MAX_RECORD_BYTES, MAX_ROW_ENTRIES, MAX_ROWS};
+pub use limits::{
+    MAX_FEATURES, MAX_LINE_BYTES, MAX_RECORD_BYTES, MAX_ROW_ENTRIES, MAX_ROWS, MAX_SKIPPED_BYTES,
+    endless_line,
+};
 pub use line_parser::{LineParser, ParsedRow};
 pub use number::{float as parse_float, put_decimal};
 pub use open::{

@@ -90,7 +90,7 @@ impl fmt::Display for RowFault {
             }
             Self::Lengths { indices, values } => write!(f, "{indices} indices but {values} values"),
             Self::Proto(error) => write!(f, "not a tf.train.Example: {error}"),
-            Self::Type(name) => write!(f, "the feature {name:?} has the wrong type"),
+            Self::Type(name) => write!(f, "the feature with its {name} has the wrong type"),
             Self::Checksum => f.write_str("the data fails its checksum"),
             Self::Truncated => f.write_str("the file ends within the record"),
         }

@@ -19,7 +19,7 @@ use super::row::{RowBuffer, SparseRow};
 use super::row_fault::RowFault;
 use super::{criteo, example, libsvm};
 use crate::error::DataError;
-use crate::file_kind::{FileKind, SNIFF_BYTES, sniff};
+use crate::file_kind::{BYTE_ORDER_MARK, FileKind, SNIFF_BYTES, sniff};
 use crate::on_bad::OnBad;
 
 /// How to read a stream of rows.
@@ -178,6 +178,9 @@ impl BlockRows<'_, '_> {
             self.bad_row("line", number + 1, RowFault::LongLine)?;
         }
         let mut rest = &self.block.bytes[..];
+        if number == 0 {
+            rest = rest.strip_prefix(BYTE_ORDER_MARK).unwrap_or(rest);
+        }
         while !rest.is_empty() {
             number += 1;
             let end = memchr(b'\n', rest).unwrap_or(rest.len());

@@ -1,6 +1,6 @@
 //! Bad rows and files are an error that says where, or are counted; they never panic.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -175,6 +175,27 @@ fn lengths_above_the_limits_are_errors() {
     write_record(&mut record, &entries).unwrap();
     let error = read(&record, SparseFormat::TfRecord, OnBad::Fail).unwrap_err().to_string();
     assert!(error.contains("more than 1048576 entries"), "{error}");
+}
+
+#[test]
+fn a_line_without_end_is_given_up_with_its_number() {
+    let endless = b"1 1:1\n"[..].chain(std::io::repeat(b'7'));
+    let options = ReadOptions {
+        format: SparseFormat::Libsvm,
+        features: None,
+        first_index: 1,
+        on_bad: OnBad::Skip,
+    };
+    let error = read_rows(endless, Path::new("rows.svm"), &options, &mut |_| Ok(())).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("rows.svm: line 2: longer than 2147483648 bytes"), "{error}");
+    assert!(error.contains("remove the line"), "{error}");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_row() {
+    let counts = read(b"\xef\xbb\xbf1 1:1\n0 2:1\n", SparseFormat::Libsvm, OnBad::Fail).unwrap();
+    assert_eq!((counts.rows, counts.skipped), (2, 0));
 }
 
 #[test]
