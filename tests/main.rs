@@ -13,6 +13,7 @@
 
 mod chaos;
 mod cluster;
+mod copies;
 mod cut_short;
 mod data;
 mod default_models;
@@ -32,6 +33,7 @@ mod golden;
 mod held_out;
 mod hostile_peers;
 mod interruptions;
+mod ipv6;
 mod jobs;
 mod large_networks;
 mod layers;
@@ -51,6 +53,7 @@ mod placed;
 mod predict;
 mod predict_arrays;
 mod predict_tables;
+mod refusals;
 mod report_page;
 mod restarts;
 mod resume;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir, PlanOrigin, ResumePoint};
 use paceline_engine::{
-    EvaluatorTask, Mode, ModelSizing, ModelSource, OnWorkerLoss, ServerTask, TaskPlace,
+    EvaluatorTask, LossReport, Mode, ModelSizing, ModelSource, OnWorkerLoss, ServerTask, TaskPlace,
     TrainSettings, TrainingTask, Workload, run_evaluator, run_server, run_worker,
 };
 use paceline_place::{Cluster, Role, listen, run_token};
@@ -14,6 +14,7 @@ use paceline_record::RunDir;
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::checkpoint_copies;
 use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::join::JoinInfo;
@@ -40,6 +41,8 @@ pub(crate) struct TaskStart {
     pub(crate) activity: TaskActivity,
     /// Lost workers are not started again.
     pub(crate) is_not_restarted: bool,
+    /// Receives the slots of lost workers in `mirrored`.
+    pub(crate) losses: Option<LossReport>,
 }
 
 impl TaskStart {
@@ -53,7 +56,7 @@ impl TaskStart {
         activity.enforce(stop.clone())?;
         let token = run_token(plan.cluster.token_file.as_deref())?;
         let is_not_restarted = std::env::var_os(NOT_RESTARTED_VARIABLE).is_some();
-        Ok(Self { cluster, token, listener: None, activity, is_not_restarted })
+        Ok(Self { cluster, token, listener: None, activity, is_not_restarted, losses: None })
     }
 }
 
@@ -65,7 +68,9 @@ pub(crate) fn run_task(
     options: &TrainOptions,
     stop: StopSource,
 ) -> Result<Option<FinishedRun>, Failure> {
-    let TaskStart { cluster, token, listener, activity, is_not_restarted } = start;
+    let TaskStart { cluster, token, listener, activity, is_not_restarted, losses } = start;
+    // Of a run without servers, only substitutes of lost workers are launched by other workers.
+    let is_substitute = is_not_restarted && stop.channel.is_some();
     let cluster = &cluster;
     activity.introduce(&cluster.task.to_string(), None);
     let secret = token.clone();
@@ -85,12 +90,14 @@ pub(crate) fn run_task(
         run.write(files::JOB, job.explain().as_bytes())?;
     }
     let run = join_run_dir(job, plan, cluster, options)?;
-    let mut settings = plan.settings(job.digest(), test_hooks::from_env());
+    let place = task_place(plan, cluster, token)?;
+    let place = TaskPlace { is_not_restarted, is_substitute, losses, ..place };
+    let terms = terms(cluster, &place);
+    let mut settings = plan.settings(job.run_identity(&terms), test_hooks::from_env());
     let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
     if has_params && options.resume.is_none() {
         settings.start = open_start(job, plan, &|_| {})?;
     }
-    let place = TaskPlace { is_not_restarted, ..task_place(plan, cluster, token)? };
     let steps = settings.step_layout(place.slots);
     let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
     let checkpoints = match sender {
@@ -104,6 +111,7 @@ pub(crate) fn run_task(
         cluster,
         options,
         settings: &settings,
+        terms,
         place: &place,
         run: &run,
         checkpoints: &checkpoints,
@@ -118,9 +126,12 @@ pub(crate) fn run_task(
     let kept = depot_listener.and_then(keep).transpose()?;
     let gather = |(depot, client): (&DepotPlace<'_>, _)| depot.gather(client, &run, context.log());
     let _gatherer = sender.map(gather).transpose()?;
+    let leads = place.slot == Some(0);
+    let copier = if leads { checkpoint_copies::start(plan, &run, context.log())? } else { None };
     let finished = task.run(context, is_launched, &signals);
     // Other tasks may still deliver the last checkpoint.
     kept.iter().for_each(wait_for_files);
+    copier.into_iter().for_each(|copier| copier.finish(&signals));
     finished
 }
 
@@ -196,8 +207,15 @@ fn task_place(plan: &Plan, cluster: &Cluster, token: Vec<u8>) -> Result<TaskPlac
         servers,
         workers: if is_mirrored { cluster.workers()? } else { Vec::new() },
         token,
-        is_not_restarted: false,
+        ..TaskPlace::default()
     })
+}
+
+/// What the tasks of a run must agree on besides the job: how many slots it has. A task that does
+/// not know of all others cannot count them.
+fn terms(cluster: &Cluster, place: &TaskPlace) -> Vec<String> {
+    let counts = !cluster.has_sparse_map();
+    counts.then(|| format!("the number of workers = {}", place.slots)).into_iter().collect()
 }
 
 /// A task of this program, with everything it is started with.
@@ -207,6 +225,8 @@ struct ProgramTask<'a> {
     cluster: &'a Cluster,
     options: &'a TrainOptions,
     settings: &'a TrainSettings,
+    /// What the tasks must agree on besides the job.
+    terms: Vec<String>,
     place: &'a TaskPlace,
     run: &'a RunDir,
     checkpoints: &'a CheckpointDir,
@@ -216,6 +236,12 @@ struct ProgramTask<'a> {
 }
 
 impl ProgramTask<'_> {
+    /// What processes that join this run must know.
+    fn join_info(&self) -> JoinInfo {
+        let (place, terms) = (self.place, self.terms.clone());
+        JoinInfo::new(self.job, place, terms, self.origin(), self.run)
+    }
+
     fn origin(&self) -> PlanOrigin {
         self.from.map_or(PlanOrigin::default(), ResumePoint::origin)
     }
@@ -239,7 +265,7 @@ impl ProgramTask<'_> {
             ModelSource::Sparse(build) => build().layout().clone(),
         };
         let context = context.with_room_for(&layout);
-        let join_info = JoinInfo::new(self.job, self.place, self.origin(), self.run).encode();
+        let join_info = self.join_info().encode();
         let task = ServerTask {
             settings: self.settings,
             model: &model,

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::CHUNK_FLOATS;
 
 /// The version of the protocol. Both ends must have the same.
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -81,7 +81,7 @@ pub enum FrameKind {
     Reports = 133,
     /// Server: a text for a person, such as the workers that a step waits for.
     Notice = 134,
-    /// Server: the run has failed, and why.
+    /// Server: the run has failed, and why. A worker passes it on to the other servers.
     Abort = 135,
     /// Server: acknowledges [`FrameKind::Leave`], [`FrameKind::Release`] or
     /// [`FrameKind::Finish`]; the client may disconnect.

@@ -102,7 +102,7 @@ fn only_clients_that_agree_on_everything_are_accepted() {
     };
     check(|config| config.token[0] ^= 1, 0, RefuseCode::WrongToken);
     check(|config| config.token.clear(), 0, RefuseCode::WrongToken);
-    check(|config| config.job_digest[3] ^= 1, 0, RefuseCode::WrongJob);
+    check(|config| config.job.digest[3] ^= 1, 0, RefuseCode::WrongJob);
     check(|config| config.layout_digest[3] ^= 1, 0, RefuseCode::WrongLayout);
     check(|config| config.servers = 2, 0, RefuseCode::WrongServer);
     check(|config| config.wire = WireFormat::Bf16, 0, RefuseCode::WrongWire);

@@ -123,6 +123,11 @@ impl Host for LockedHost<'_, '_, '_, '_> {
         }
     }
 
+    fn address(&self, conn: ConnId) -> Option<String> {
+        let peer = self.host.shared.find(conn)?.stream().peer_addr().ok()?;
+        Some(peer.to_string())
+    }
+
     fn note(&mut self, level: Level, text: &str) {
         self.observer.note(level, text);
     }

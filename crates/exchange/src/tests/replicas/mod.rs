@@ -195,7 +195,7 @@ fn workers_that_do_not_belong_to_the_run_are_refused() {
     };
     for (config, expected) in [
         (other(&|c| c.token = b"Secret".to_vec()), (RefuseCode::WrongToken, None)),
-        (other(&|c| c.job_digest = [8; 32]), (RefuseCode::WrongJob, Some(2))),
+        (other(&|c| c.job = [8; 32].into()), (RefuseCode::WrongJob, Some(2))),
         (other(&|c| c.layout_digest = [8; 32]), (RefuseCode::WrongLayout, Some(2))),
         (other(&|c| c.names = worker_names(4)), (RefuseCode::WrongServer, Some(2))),
         (other(&|c| c.wire = WireFormat::Bf16), (RefuseCode::WrongWire, Some(2))),
