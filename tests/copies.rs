@@ -81,7 +81,8 @@ fn a_run_whose_disk_is_lost_continues_from_its_copy_to_the_same_bits() {
     fs::remove_dir_all(&run).unwrap();
     fs::create_dir(&run).unwrap();
     let stop = format!("train.stop={{steps={}}}", last + 30);
-    let args = ["--resume", run.to_str().unwrap()];
+    let job = to.join("job.toml");
+    let args = [job.to_str().unwrap(), "--resume", run.to_str().unwrap()];
     let resumed =
         RunningProcess::start(&mut train(&sandbox, &args, &settings(to_text, &stop)), run).finish();
     assert_eq!(resumed.code, Some(0), "{resumed:?}");

@@ -36,7 +36,8 @@ fn train_listed(sandbox: &Sandbox, mode: &str, cluster: &Value, tasks: &[(&str, 
     let mode = format!("cluster.mode={mode}");
     let [files] = crate::support::free_ports();
     let files = format!("cluster.files_port={files}");
-    let own = [mode.as_str(), &files, STOP, "checkpoint.every_steps=20", "observe.http=[::1]:0"];
+    let own =
+        [mode.as_str(), &files, STOP, "checkpoint.every_steps=20", "observe.http=\"[::1]:0\""];
     let start = |&(role, index): &(&str, usize)| {
         let dir = sandbox.path(&format!("{role}-{index}"));
         let mut command = sandbox.command(&["train", "--run-dir", dir.to_str().unwrap()]);

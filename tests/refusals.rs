@@ -23,7 +23,7 @@ fn refused_at_once(started: Instant, task: RunningProcess, says: &[&str]) -> Pro
 fn a_worker_with_another_job_than_a_server_ends_at_once_and_both_name_the_key() {
     let [first, second] = free_ports();
     let run = ManualRun::new(cluster_of(2, &[first, second]), &["cluster.mode=sync", ENDLESS]);
-    let servers = [run.start("ps", 0), run.start_with("ps", 1, &["train.optimizer.rate=0.5"])];
+    let _servers = [run.start("ps", 0), run.start_with("ps", 1, &["train.optimizer.rate=0.5"])];
     run.wait_for_log("ps:0", "waiting for worker:0, worker:1 (");
     let started = Instant::now();
     let other = run.start_with("worker", 1, &["train.batch=61"]);
@@ -31,11 +31,11 @@ fn a_worker_with_another_job_than_a_server_ends_at_once_and_both_name_the_key() 
     refused_at_once(started, other, &[&format!("ps:0 at 127.0.0.1:{first}"), key]);
     run.wait_for_log("ps:0", "refused worker:1 at 127.0.0.1:");
     run.wait_for_log("ps:0", &format!(": {key}) ("));
-    assert_says(&servers[0].stderr(), &["waiting for worker:0, worker:1 (refused at 127.", key]);
+    run.wait_for_log("ps:0", "waiting for worker:0, worker:1 (refused at 127.0.0.1:");
     // The second server has another job than the first and this worker.
     run.wait_for_log("ps:1", "waiting for worker:0, worker:1 (");
     let started = Instant::now();
-    let key = "train.optimizer.rate is 0.5 at ps:1 and 0.1 at worker:0";
+    let key = "train.optimizer.rate is 0.5 at ps:1 and 0.15 at worker:0";
     let address = format!("ps:1 at 127.0.0.1:{second}");
     refused_at_once(started, run.start("worker", 0), &[&address, key]);
 }
@@ -48,7 +48,7 @@ fn a_worker_with_another_job_than_the_coordinator_of_a_mirrored_run_ends_at_once
     first.wait_for("worker:1 at ");
     let started = Instant::now();
     let other = run.start_with("worker", 1, &["train.stop={steps=5}"]);
-    let key = "train.stop.steps is not set at worker:0 and 5 at worker:1";
+    let key = "train.stop.test_loss is 0.000000001 at worker:0 and not set at worker:1";
     refused_at_once(started, other, &[&format!("worker:0 at {}", at[0]), key]);
     run.wait_for_log("worker:0", "refused worker:1 at 127.0.0.1:");
     first.wait_for(&format!("worker:1 at {}, wrong job ({key})", at[1]));

@@ -14,7 +14,7 @@ use paceline_record::RunDir;
 use paceline_record::names::files;
 
 use crate::Failure;
-use crate::checkpoint_copies;
+use crate::checkpoint_copies::{self, RunCopier};
 use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::join::JoinInfo;
@@ -92,8 +92,8 @@ pub(crate) fn run_task(
     let run = join_run_dir(job, plan, cluster, options)?;
     let place = task_place(plan, cluster, token)?;
     let place = TaskPlace { is_not_restarted, is_substitute, losses, ..place };
-    let terms = terms(cluster, &place);
-    let mut settings = plan.settings(job.run_identity(&terms), test_hooks::from_env());
+    let identity = job.run_identity(&terms(cluster, &place));
+    let mut settings = plan.settings(identity, test_hooks::from_env());
     let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
     if has_params && options.resume.is_none() {
         settings.start = open_start(job, plan, &|_| {})?;
@@ -104,14 +104,12 @@ pub(crate) fn run_task(
         Some((depot, client)) => depot.remote_dir(run.path(), client),
         None => checkpoint_dir(run.path()),
     };
-    let identity = TaskIdentity::of(cluster);
     let task = ProgramTask {
         job,
         plan,
         cluster,
         options,
         settings: &settings,
-        terms,
         place: &place,
         run: &run,
         checkpoints: &checkpoints,
@@ -119,15 +117,14 @@ pub(crate) fn run_task(
         listener,
     };
     let (is_launched, signals) = (stop.channel.is_some(), stop.clone());
-    let context = ProgramContext::new(plan, identity, &run, stop, activity)?;
+    let context = ProgramContext::new(plan, TaskIdentity::of(cluster), &run, stop, activity)?;
     // A launched task's waits are those of its run, which the coordinator shows.
     let context = if is_launched { context } else { context.showing_waits(options.quiet) };
     let keep = |listener| depot.map(|at| at.keep(listener, &run, &checkpoints, context.log()));
     let kept = depot_listener.and_then(keep).transpose()?;
     let gather = |(depot, client): (&DepotPlace<'_>, _)| depot.gather(client, &run, context.log());
     let _gatherer = sender.map(gather).transpose()?;
-    let leads = place.slot == Some(0);
-    let copier = if leads { checkpoint_copies::start(plan, &run, context.log())? } else { None };
+    let copier = task.copier(&context)?;
     let finished = task.run(context, is_launched, &signals);
     // Other tasks may still deliver the last checkpoint.
     kept.iter().for_each(wait_for_files);
@@ -225,8 +222,6 @@ struct ProgramTask<'a> {
     cluster: &'a Cluster,
     options: &'a TrainOptions,
     settings: &'a TrainSettings,
-    /// What the tasks must agree on besides the job.
-    terms: Vec<String>,
     place: &'a TaskPlace,
     run: &'a RunDir,
     checkpoints: &'a CheckpointDir,
@@ -236,10 +231,18 @@ struct ProgramTask<'a> {
 }
 
 impl ProgramTask<'_> {
+    /// Copies the run's checkpoints, if this task coordinates it and the job says so.
+    fn copier(&self, context: &ProgramContext) -> Result<Option<RunCopier>, Failure> {
+        if self.place.slot != Some(0) {
+            return Ok(None);
+        }
+        checkpoint_copies::start(self.plan, self.run, context.log())
+    }
+
     /// What processes that join this run must know.
     fn join_info(&self) -> JoinInfo {
-        let (place, terms) = (self.place, self.terms.clone());
-        JoinInfo::new(self.job, place, terms, self.origin(), self.run)
+        let terms = terms(self.cluster, self.place);
+        JoinInfo::new(self.job, self.place, terms, self.origin(), self.run)
     }
 
     fn origin(&self) -> PlanOrigin {

@@ -30,7 +30,7 @@ use crate::token::{TOKEN_VARIABLE, make_token};
 const CHECK_EVERY: Duration = Duration::from_millis(5);
 /// How long tasks may take to end once the coordinator has.
 const GRACE: Duration = Duration::from_secs(10);
-/// The same for servers that may still write the last checkpoint.
+/// The same for tasks that may still write or copy the last checkpoint.
 const GRACE_TO_WRITE: Duration = Duration::from_secs(300);
 /// The same once a task has failed: the work of the others is void.
 const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
@@ -335,19 +335,20 @@ impl<'a> LaunchedRun<'a> {
         let has_failed = self.failure.is_some();
         let is_stopped = has_failed && self.hooks.stop_signal().is_some();
         let writes = self.settings.writes_checkpoints;
-        let grace = |role: Role| {
+        let may_write = |task: Task| writes && (task.role == Role::Ps || task.is_coordinator());
+        let grace = |task: Task| {
             if is_stopped {
                 GRACE_AFTER_SIGNAL
             } else if has_failed {
                 GRACE_AFTER_FAILURE
-            } else if role == Role::Ps && writes {
+            } else if may_write(task) {
                 GRACE_TO_WRITE
             } else {
                 GRACE
             }
         };
         let running = self.tasks.iter_mut().filter(|task| task.ended.is_none());
-        let late: Vec<_> = running.filter(|task| elapsed >= grace(task.task.role)).collect();
+        let late: Vec<_> = running.filter(|task| elapsed >= grace(task.task)).collect();
         if !late.is_empty() && !is_stopped {
             let names: Vec<_> = late.iter().map(|task| task.task.to_string()).collect();
             self.hooks

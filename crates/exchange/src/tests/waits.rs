@@ -110,6 +110,30 @@ fn only_clients_that_agree_on_everything_are_accepted() {
 }
 
 #[test]
+fn a_start_names_the_worker_that_was_refused_and_why() {
+    let mut test = server(OnLoss::Fail);
+    let mut other = worker_config(1, PARAMS);
+    other.job.digest[0] ^= 1;
+    test.join(9, other);
+    let named = "worker:0, worker:1 (refused: it works for another job), worker:2";
+    assert_eq!(test.server.missing(), named);
+    test.join(1, worker_config(1, PARAMS));
+    assert_eq!(test.server.missing(), "worker:0, worker:2");
+}
+
+#[test]
+fn a_worker_that_ends_because_of_another_server_is_not_taken_for_the_cause() {
+    let mut test = started(OnLoss::Fail);
+    let why = "worker:2 was lost: connection reset";
+    let ControlFrame { header, body } = Client::pass_on_abort(why);
+    test.send(1, header, &body);
+    test.close(1, "the other end closed it");
+    assert_eq!(test.server.outcome(), Some(&Outcome::Failed(why.into())));
+    let aborts = test.host.texts(FrameKind::Abort);
+    assert!(aborts.contains(&(0, why.into())), "{aborts:?}");
+}
+
+#[test]
 fn an_older_process_cannot_take_back_a_slot() {
     let mut test = server(OnLoss::Fail);
     let worker = |slot, incarnation| ClientConfig { incarnation, ..worker_config(slot, PARAMS) };

@@ -210,3 +210,12 @@ fn workers_that_do_not_belong_to_the_run_are_refused() {
     broken[0] = b'X';
     assert!(matches!(here.accept_hello(&header, &broken), Err(GreetError::Stranger(_))));
 }
+
+#[test]
+fn a_process_in_place_of_a_lost_worker_may_connect_to_higher_slots() {
+    let plan = ReplicaPlan { workers: 3, ..ReplicaPlan::draw(3, true) };
+    let mut here = plan.replica(plan.config(2));
+    let ControlFrame { header, body: hello } = plan.replica(plan.config(1)).hello(2);
+    assert_eq!(here.accept_hello(&header, &hello), Ok(1));
+    assert!(here.is_connected(1));
+}
