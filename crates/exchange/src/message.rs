@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use crate::identity::MAX_JOB_BYTES;
+use crate::job_identity::MAX_JOB_BYTES;
 use crate::{Generation, JobIdentity, PROTOCOL_VERSION, WireFormat};
 
 const MAGIC: [u8; 4] = *b"PACE";

@@ -1,5 +1,5 @@
-//! Addresses: a host and a port. A host may be an address of IPv6, which stands in brackets before a
-//! port.
+//! Addresses: a host and a port. A host may be an address of IPv6, which stands in brackets before
+//! a port.
 
 /// The host of an address and its port, if it has one. The host keeps its brackets.
 pub(crate) fn split_address(address: &str) -> (&str, Option<u16>) {
@@ -10,7 +10,8 @@ pub(crate) fn split_address(address: &str) -> (&str, Option<u16>) {
     split.map_or((address, None), |(host, port)| (host, Some(port)))
 }
 
-/// The address of a port of a host, which may have a port already and may lack the brackets of IPv6.
+/// The address of a port of a host, which may have a port already and may lack the brackets of
+/// IPv6.
 pub fn with_port(host: &str, port: impl std::fmt::Display) -> String {
     let (host, _) = split_address(host);
     let is_bare = host.contains(':') && !host.starts_with('[');

@@ -20,7 +20,7 @@ const MAX_OBJECT: u64 = 5 << 30;
 const MAX_PAGES: usize = 1_000;
 
 /// A bucket, or the part of it below a prefix.
-pub(super) struct Bucket {
+pub(super) struct S3Bucket {
     agent: ureq::Agent,
     /// The address of the bucket, without a slash at its end.
     base: String,
@@ -29,13 +29,13 @@ pub(super) struct Bucket {
     credentials: Credentials,
 }
 
-impl std::fmt::Debug for Bucket {
+impl std::fmt::Debug for S3Bucket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bucket").field("base", &self.base).finish_non_exhaustive()
+        f.debug_struct("S3Bucket").field("base", &self.base).finish_non_exhaustive()
     }
 }
 
-impl Bucket {
+impl S3Bucket {
     /// The place `BUCKET/PREFIX`, with the variables that other programs for S3 read too.
     pub(super) fn from_env(name: &str) -> io::Result<Self> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -125,7 +125,7 @@ fn accepted(
     Err(io::Error::new(kind, format!("{place}: {status} {said}").trim_end().to_owned()))
 }
 
-impl FileStore for Bucket {
+impl FileStore for S3Bucket {
     fn put(&self, name: &str, from: &Path) -> io::Result<()> {
         let mut file = File::open(from)?;
         if file.metadata()?.len() > MAX_OBJECT {

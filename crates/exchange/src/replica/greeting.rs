@@ -116,8 +116,8 @@ impl Replica {
             return Err(Refusal::new(RefuseCode::WrongServer, text));
         }
         let slot = hello.slot as usize;
-        // Of two workers the one with the higher slot connects, unless the other one takes the place
-        // of a lost worker at another address.
+        // Of two workers the one with the higher slot connects, unless the other one takes the
+        // place of a lost worker at another address.
         let may_connect = slot > here || slot < here && config.recovers;
         if !may_connect || slot >= workers {
             let text = format!("slot {slot} does not connect to slot {here} of {workers}");

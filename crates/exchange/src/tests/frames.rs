@@ -45,7 +45,8 @@ proptest! {
         is_worker: bool, is_rounded: bool, slot: u32, incarnation: u64, digests: [[u8; 32]; 2],
         server: u32, servers: u32,
         token in proptest::collection::vec(any::<u8>(), 0..=256), cut in 1usize..80,
-        (id, name) in (any::<u64>(), "[a-z0-9:._-]{0,64}"), keys in "[a-z.]{0,20}( = [0-9]{0,9}\n)?",
+        (id, name) in (any::<u64>(), "[a-z0-9:._-]{0,64}"),
+        keys in "[a-z.]{0,20}( = [0-9]{0,9}\n)?",
         number: u64, base in proptest::option::of(0..u64::MAX),
     ) {
         let role = if is_worker { PeerRole::Worker } else { PeerRole::Evaluator };
