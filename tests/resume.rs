@@ -356,3 +356,26 @@ fn a_full_disk_costs_checkpoints_and_not_the_run() {
     assert!(complete(&sandbox.path("run")).is_empty());
     assert_eq!(sandbox.run_folder("run").summary()["global_steps"], 20);
 }
+
+#[test]
+fn the_seconds_of_training_count_over_all_starts_of_a_run() {
+    let sandbox = Sandbox::new();
+    let settings = ["train.stop={seconds=3}", "checkpoint.every_seconds=1"];
+    let launched = sandbox.launch("run", "sync", &settings);
+    let run = sandbox.run_folder("run");
+    assert!(wait_until(|| run.has_checkpoint()), "{}", launched.stderr());
+    launched.signal("TERM");
+    assert_eq!(launched.finish().code, Some(143));
+    let first = run.summary();
+    assert!(first["seconds"].as_f64().unwrap() >= 1.0, "{first}");
+    let second = resume(&sandbox, "run", &[]).summary();
+    assert_eq!(second["stop_reason"], "seconds");
+    let number = |key: &str| second[key].as_f64().unwrap();
+    assert!(number("seconds") < 2.5, "{second}");
+    let steps = number("global_steps") - number("resumed_from");
+    let speed = number("steps_per_second") * number("seconds");
+    assert!((steps - speed).abs() < 1.0, "{second}");
+    // A run that has trained for its time ends again at once.
+    let third = resume(&sandbox, "run", &[]).summary();
+    assert!(third["seconds"].as_f64().unwrap() < 0.5, "{third}");
+}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     PACELINE, RunFolder, RunningProcess, Sandbox, Slurm, assert_says, ends_with, environment,
-    processes_in, signal_to, wait_until, within,
+    free_ports, processes_in, signal_to, wait_until, within,
 };
 
 /// A small job of three workers, for `srun --ntasks=3`.
@@ -120,6 +120,65 @@ fn when_a_task_of_srun_is_killed_others_take_its_slot_at_once_if_the_job_waits()
     // The run is complete. Slurm reports the task that was killed.
     assert_eq!(output.code, Some(137), "{output:?}");
     assert!(run.model() == local.model(), "the bits differ");
+}
+
+#[test]
+fn when_a_mirrored_task_of_srun_is_killed_another_process_takes_its_place_if_the_job_waits() {
+    let slurm = Slurm::get();
+    let sandbox = Sandbox::new();
+    write_job(&sandbox, "mirrored", "on_worker_loss = \"wait\"\n[train.stop]\nsteps = 300");
+    let local = local_run(&sandbox);
+    let mut command = srun(slurm, &sandbox);
+    command.env("PACELINE_TEST_SLOW", "*:100");
+    let mut step = RunningProcess::start(&mut command, sandbox.path("srun"));
+    step.wait_for_steps();
+    // The one in the middle, to which the last one connects and which connects to the first.
+    signal_to(rank(&sandbox, "1"), "KILL");
+    step.wait_for("worker:1 is lost: another process takes its place here");
+    let output = step.finish_task();
+    assert_eq!(output.code, Some(137), "{output:?}");
+    let run = sandbox.only_run();
+    assert_eq!(run.summary()["stop_reason"], "steps", "{output:?}");
+    assert!(run.model() == local.model(), "the bits differ");
+    assert!(processes(&sandbox).is_empty(), "processes are left");
+}
+
+#[test]
+fn tasks_of_srun_without_a_common_disk_continue_on_new_nodes_to_the_same_bits() {
+    let slurm = Slurm::get();
+    let sandbox = Sandbox::new();
+    let [meet, files] = free_ports();
+    let port = format!("files_port = {files}");
+    let tables = format!("{port}\n[train.stop]\nsteps = 300\n[checkpoint]\nevery_steps = 50");
+    write_job(&sandbox, "sync", &tables);
+    // Each task has a directory of its own, and only that of rank 0 outlives the first start.
+    let script = "D=node-$SLURM_PROCID; [ $SLURM_PROCID = 0 ] || D=$1-$SLURM_PROCID; \
+                  mkdir -p $D && cd $D && exec $2 train ../job.toml --run-dir run --meet $3";
+    let srun = |start: &str, slow: &[(&str, &str)]| {
+        let mut srun = slurm.client(&sandbox, "srun");
+        srun.args(["--nodes=3", "--ntasks=3", "sh", "-c", script, "sh", start, PACELINE]);
+        srun.arg(format!("127.0.0.1:{meet}")).env("PACELINE_TOKEN", "a secret of the user");
+        srun.envs(slow.iter().copied());
+        RunningProcess::start(&mut srun, sandbox.path("srun"))
+    };
+    let first = srun("first", &[("PACELINE_TEST_SLOW", "*:300")]);
+    let run = sandbox.run_folder("node-0/run");
+    assert!(wait_until(|| run.has_checkpoint()), "{}", first.stderr());
+    for node in ["node-0", "first-1", "first-2"] {
+        let dir = sandbox.path(node).canonicalize().unwrap();
+        let program = Path::new(PACELINE).canonicalize().unwrap();
+        processes_in(&dir, &program).into_iter().for_each(|pid| signal_to(pid, "KILL"));
+    }
+    assert_eq!(first.finish_task().code, Some(137));
+    let output = srun("second", &[]).finish_task();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_says(&output.stderr, &["resuming from the checkpoint of step"]);
+    let local = ["--set", "cluster.workers=3", "--set", "checkpoint={}", "--local", "--quiet"];
+    let args = [&["train", "job.toml", "--run-dir", "local"], &local[..]].concat();
+    sandbox.ok(&[&args[..], &["--set", "cluster={mode=\"sync\", servers=2, workers=3}"]].concat());
+    assert!(run.model() == sandbox.run_folder("local").model(), "the bits differ");
+    // What the other tasks write is gathered on the node of rank 0.
+    assert!(run.event_bytes("worker:2") > 0 && run.file("ps_1").join("log.txt").is_file());
 }
 
 #[test]

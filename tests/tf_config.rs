@@ -63,17 +63,6 @@ fn a_waiting_task_reports_which_tasks_it_waits_for_and_their_state() {
     let server = manual_run.start("ps", 0);
     coordinator.wait_for("other workers, as ps:0 does");
     manual_run.wait_for_log("ps:0", "waiting for worker:1 (");
-
-    // A server of another job at the address of the second server.
-    let sandbox = Sandbox::new();
-    let mut foreign_server =
-        sandbox.command(&["train", "--run-dir", sandbox.path("run").to_str().unwrap()]);
-    foreign_server.env("TF_CONFIG", tf_config(&manual_run.cluster, "ps", 1));
-    let foreign_server = RunningProcess::start(&mut foreign_server, sandbox.path("run"));
-    coordinator
-        .wait_for(&format!("ps:1 at 127.0.0.1:{second}, wrong job (it works for another job)"));
-    // With the right server in its place the run succeeds.
-    drop(foreign_server);
     let tasks = vec![server, coordinator, manual_run.start("ps", 1), manual_run.start("worker", 1)];
     manual_run.all_end_well(tasks);
     assert_eq!(manual_run.run().summary()["stop_reason"], "steps");
@@ -89,7 +78,7 @@ fn a_task_with_a_wrong_token_is_refused() {
     let server = manual_run.start_with("ps", 0, &[&right]);
     let mut intruder = manual_run.start_with("worker", 0, &[&wrong]);
     intruder.wait_for(&format!("ps:0 at 127.0.0.1:{port}, wrong token"));
-    manual_run.wait_for_log("ps:0", "refused a connection: the token is not this run's");
+    manual_run.wait_for_log("ps:0", ": the token is not this run's");
     drop(intruder);
     fs::rename(manual_run.run().file("worker_0"), manual_run.sandbox.path("intruder")).unwrap();
     let worker = manual_run.start_with("worker", 0, &[&right]);

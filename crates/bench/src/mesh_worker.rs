@@ -25,7 +25,7 @@ pub(crate) fn run_mesh_worker(
         ReplicaConfig { check_every: u64::MAX, ..ReplicaConfig::new(slot, addresses.len()) };
     let limit = Duration::from_secs(60);
     let mesh =
-        MeshConfig { addresses, start_timeout: limit, stall_timeout: limit, rejoin_timeout: limit };
+        MeshConfig { start_timeout: limit, stall_timeout: limit, ..MeshConfig::new(addresses) };
     let spec = Sgd::new(0.01);
     let replica = Replica::new(config, vec![0.0; floats], spec, &flat_layout(floats));
     let mut mesh = Mesh::connect(replica, mesh, Some(listener), &mut BenchObserver)

@@ -1,7 +1,8 @@
 //! The tests of a run, on which its end may depend, for a process that continues the run.
 //!
-//! A file of lines beside the checkpoints: a test each, or the step that the run returned to, which
-//! voids all later tests. A process that dies in the middle of a line costs that line.
+//! A file of lines beside the checkpoints: a test each, the time that the run had trained for at a
+//! checkpoint, or the step that the run returned to, which voids all later lines. A process that
+//! dies in the middle of a line costs that line.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -39,6 +40,7 @@ pub struct LoggedTest {
 #[serde(untagged)]
 enum Line {
     Rewound { rewound_to: u64 },
+    Trained { step: u64, trained_s: f64 },
     Test { step: u64, examples: u64, loss: Option<f64>, bits: TestBits },
 }
 
@@ -55,16 +57,22 @@ struct TestBits {
 pub struct TestLog {
     path: PathBuf,
     file: File,
+    trained_s: f64,
 }
 
 impl CheckpointDir {
+    /// Where the tests of the run are written down.
+    pub fn test_log_path(&self) -> PathBuf {
+        self.path().join(FILE)
+    }
+
     /// The tests of the run, as far as they are written down.
     pub fn test_log(&self) -> Result<TestLog, CheckpointError> {
-        let path = self.path().join(FILE);
+        let path = self.test_log_path();
         let opened = fs::create_dir_all(self.path())
             .and_then(|()| File::options().append(true).create(true).open(&path));
         let file = opened.map_err(CheckpointError::at("write", &path))?;
-        Ok(TestLog { path, file })
+        Ok(TestLog { path, file, trained_s: 0.0 })
     }
 }
 
@@ -75,6 +83,16 @@ impl TestLog {
         let auc = auc.map(f64::to_bits);
         let bits = TestBits { loss: loss.to_bits(), accuracy: accuracy.to_bits(), auc };
         self.append(&Line::Test { step, examples, loss: Some(loss), bits })
+    }
+
+    /// Writes down for how many seconds the run has trained, at a checkpoint of this step.
+    pub fn write_trained(&mut self, step: u64, trained_s: f64) -> Result<(), CheckpointError> {
+        self.append(&Line::Trained { step, trained_s })
+    }
+
+    /// For how many seconds the run had trained at the step that it last continued from.
+    pub fn trained_s(&self) -> f64 {
+        self.trained_s
     }
 
     /// The run continues from a step: returns the tests up to there, of each step the last one, in
@@ -89,10 +107,16 @@ impl TestLog {
         }
         let text = fs::read(&self.path).map_err(cannot())?;
         let text = String::from_utf8_lossy(&text);
-        let mut tests = BTreeMap::new();
+        let (mut tests, mut times) = (BTreeMap::new(), BTreeMap::new());
         for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
             match line {
-                Line::Rewound { rewound_to } => tests.retain(|&step, _| step <= rewound_to),
+                Line::Rewound { rewound_to } => {
+                    tests.retain(|&step, _| step <= rewound_to);
+                    times.retain(|&step, _| step <= rewound_to);
+                }
+                Line::Trained { step, trained_s } => {
+                    times.insert(step, trained_s);
+                }
                 Line::Test { step, examples, bits, .. } => {
                     let [loss, accuracy] = [bits.loss, bits.accuracy].map(f64::from_bits);
                     let auc = bits.auc.map(f64::from_bits);
@@ -101,9 +125,11 @@ impl TestLog {
                 }
             }
         }
-        let all = tests.len();
+        let all = tests.len() + times.len();
         tests.retain(|&tested, _| tested <= step);
-        if tests.len() < all {
+        times.retain(|&reached, _| reached <= step);
+        self.trained_s = times.values().last().copied().unwrap_or(0.0);
+        if tests.len() + times.len() < all {
             self.append(&Line::Rewound { rewound_to: step })?;
         }
         Ok(tests.into_values().collect())

@@ -42,6 +42,9 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub(crate) struct JoinInfo {
     /// The resolved job.
     job: String,
+    /// What the run's tasks agree on besides the job.
+    #[serde(default)]
+    terms: Vec<String>,
     /// Slots of the batch plan.
     slots: usize,
     /// The servers' addresses, by index.
@@ -54,9 +57,16 @@ pub(crate) struct JoinInfo {
 
 impl JoinInfo {
     /// What processes that join this run must know.
-    pub(crate) fn new(job: &RawJob, place: &TaskPlace, origin: PlanOrigin, run: &RunDir) -> Self {
+    pub(crate) fn new(
+        job: &RawJob,
+        place: &TaskPlace,
+        terms: Vec<String>,
+        origin: PlanOrigin,
+        run: &RunDir,
+    ) -> Self {
         Self {
             job: job.explain(),
+            terms,
             slots: place.slots,
             servers: place.servers.clone(),
             origin,
@@ -196,7 +206,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
     let workload = build_workload(&plan, data);
-    let settings = plan.settings(job.digest(), test_hooks::from_env());
+    let settings = plan.settings(job.run_identity(&info.terms), test_hooks::from_env());
     let run = open_run_dir(options, &info, &job, &plan)?;
     let task = |place, context: Arc<dyn TaskContext>| TrainingTask {
         run_name: &plan.name,
@@ -236,17 +246,8 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
 
 /// The place of a process that has no name yet.
 fn join_place(info: &JoinInfo, token: Vec<u8>) -> TaskPlace {
-    TaskPlace {
-        name: String::new(),
-        slot: None,
-        index: 0,
-        slots: info.slots,
-        processes: Vec::new(),
-        servers: info.servers.clone(),
-        workers: Vec::new(),
-        token,
-        is_not_restarted: false,
-    }
+    let servers = info.servers.clone();
+    TaskPlace { slots: info.slots, servers, token, ..TaskPlace::default() }
 }
 
 /// Where this process creates its folder: the directory the user names, the run's own if it is on

@@ -1,13 +1,15 @@
 //! The launcher's side of `paceline train`: it starts the tasks of a run on this machine and shows
 //! their result.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use paceline_engine::checkpoint::ResumeRequest;
 use paceline_engine::{Mode, OnWorkerLoss, TestHooks};
 use paceline_observe::Summary;
-use paceline_place::{EmulatedHosts, LaunchHooks, LaunchSettings, LaunchedRun};
+use paceline_place::{EmulatedHosts, LaunchHooks, LaunchSettings, LaunchedRun, Role, Task};
 use paceline_record::RunDir;
 use paceline_record::names::files;
 
@@ -41,7 +43,7 @@ pub fn launch(
     }
     if let Some(checkpoint) = &checkpoint {
         let slots = plan.cluster.slots(plan.cluster.workers);
-        let steps = plan.settings(job.digest(), TestHooks::default()).step_layout(slots);
+        let steps = plan.settings(job.run_identity(&[]), TestHooks::default()).step_layout(slots);
         // The tasks check the model, which the launcher does not build.
         let request = ResumeRequest { steps, end: plan.stop.planned_end(), examples, model: None };
         request.resume_point(checkpoint.clone())?;
@@ -61,6 +63,7 @@ pub fn launch(
         has_servers: plan.cluster.mode != Mode::Mirrored,
         has_own_task_ended: AtomicBool::new(false),
         is_not_restarted: false,
+        lost: None,
     };
     let mut launched = LaunchedRun::start(launch_settings(plan), hosts.as_ref(), &hooks)?;
     let servers = launched.servers();
@@ -105,7 +108,12 @@ pub(crate) struct TrainHooks<'a> {
     pub(crate) has_own_task_ended: AtomicBool,
     /// The launcher that started this process does not start lost workers again.
     pub(crate) is_not_restarted: bool,
+    /// The slots of lost workers, if this process starts others in their place.
+    pub(crate) lost: Option<LostSlots>,
 }
+
+/// The slots of workers that are lost.
+pub(crate) type LostSlots = Arc<Mutex<BTreeSet<usize>>>;
 
 impl TrainHooks<'_> {
     /// The checkpoint that a task resumes from. With servers, the one the run resumed from may be
@@ -153,5 +161,14 @@ impl LaunchHooks for TrainHooks<'_> {
 
     fn has_own_task_ended(&self) -> bool {
         self.has_own_task_ended.load(Ordering::Relaxed)
+    }
+
+    fn replaces_others(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    fn lost_worker(&self) -> Option<Task> {
+        let mut lost = self.lost.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.pop_first().map(|index| Task { role: Role::Worker, index })
     }
 }

@@ -18,6 +18,7 @@
 
 pub mod bench;
 pub mod bench_args;
+mod checkpoint_copies;
 pub mod cli;
 pub mod commands;
 pub mod data_args;

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use paceline_engine::Mode;
+use paceline_engine::{LossReport, Mode, OnWorkerLoss};
 use paceline_place::{
     AgreedRun, CHANNEL_VARIABLE, Cluster, LaunchedRun, Meeting, MeetingHooks, MeetingSettings,
     PlaceFlags, Placement, RankedPlace, RoleSettings, Variables, run_token,
@@ -15,8 +15,9 @@ use paceline_record::RunDir;
 use paceline_record::names::{files, folders};
 
 use crate::Failure;
+use crate::checkpoint_copies::restore_own;
 use crate::end_limit::TaskActivity;
-use crate::launch::{TrainHooks, launch_settings, read_summary};
+use crate::launch::{LostSlots, TrainHooks, launch_settings, read_summary};
 use crate::progress::Progress;
 use crate::stop_source::StopSource;
 use crate::task::{TaskStart, run_task};
@@ -140,12 +141,14 @@ impl<'a> PlacedProcess<'a> {
             options: &options,
             interrupt: &interrupt,
             from: start.checkpoint,
-            has_servers: true,
+            has_servers: self.plan.cluster.mode != Mode::Mirrored,
             has_own_task_ended: AtomicBool::new(false),
             is_not_restarted: true,
+            lost: self.replaces_workers().then(Arc::default),
         };
+        let losses = hooks.lost.clone().map(report_to);
         let mut hosted = None;
-        if !meeting.servers.is_empty() {
+        if !meeting.servers.is_empty() || losses.is_some() {
             // The children read the job there. Rank 0 has written it, if the directory is shared.
             run.write_new(files::JOB, self.job.explain().as_bytes())?;
             let settings = launch_settings(self.plan);
@@ -153,7 +156,8 @@ impl<'a> PlacedProcess<'a> {
         }
         let Meeting { cluster, listener, token, .. } = meeting;
         let token = token.into_bytes();
-        let task = TaskStart { cluster, token, listener, activity, is_not_restarted: true };
+        let is_not_restarted = true;
+        let task = TaskStart { cluster, token, listener, activity, is_not_restarted, losses };
         thread::scope(|scope| {
             let hosted = hosted.map(|mut hosted| scope.spawn(move || hosted.wait()));
             let trained = run_task(self.job, self.plan, task, &options, stop);
@@ -174,6 +178,14 @@ impl<'a> PlacedProcess<'a> {
         })
     }
 
+    /// Whether this process starts others in place of lost workers: the coordinator does, where
+    /// workers hold the parameters.
+    fn replaces_workers(&self) -> bool {
+        let cluster = &self.plan.cluster;
+        let waits = cluster.on_worker_loss == OnWorkerLoss::Wait;
+        waits && cluster.mode == Mode::Mirrored && self.place.rank == 0
+    }
+
     /// The run directory that the user names or that follows from the scheduler's identifier. Its
     /// tasks may find each other there.
     fn wanted_dir(&self) -> Option<PathBuf> {
@@ -187,6 +199,9 @@ impl<'a> PlacedProcess<'a> {
 
     /// Decides where the run is, and whether it begins or continues. Opens its directory.
     fn decide_start(&self) -> Result<AgreedRun, Failure> {
+        if let Some(dir) = self.wanted_dir() {
+            restore_own(self.job, self.plan, &dir, self.options)?;
+        }
         let start = match (&self.options.resume, self.wanted_dir()) {
             (Some(dir), _) => {
                 let checkpoint = self.options.checkpoint()?;
@@ -216,6 +231,13 @@ impl<'a> PlacedProcess<'a> {
         RunDir::prepare(&start.dir)?.write_new(files::JOB, self.job.explain().as_bytes())?;
         Ok(start)
     }
+}
+
+/// Adds the slots of lost workers to this list.
+fn report_to(lost: LostSlots) -> LossReport {
+    LossReport(Arc::new(move |slot| {
+        lost.lock().unwrap_or_else(PoisonError::into_inner).insert(slot);
+    }))
 }
 
 /// A process that has not met the others yet.

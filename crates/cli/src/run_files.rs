@@ -14,7 +14,7 @@ use paceline_depot::{Depot, DepotClient, DepotConfig, Gatherer};
 use paceline_engine::Mode;
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir};
 use paceline_job::Plan;
-use paceline_place::{Cluster, Role, Task};
+use paceline_place::{Cluster, Role, Task, with_port};
 use paceline_record::names::folders;
 use paceline_record::{RunDir, TaskLog};
 
@@ -50,7 +50,7 @@ impl<'a> DepotPlace<'a> {
             let text = format!("cluster.files_port is set, but TF_CONFIG does not list {name}");
             return Err(Failure::Usage(text));
         };
-        let address = format!("{}:{port}", host_of(address));
+        let address = with_port(address, port);
         Ok(Some(Self { plan, cluster, token, address }))
     }
 
@@ -173,35 +173,4 @@ pub(crate) fn wait_for_files(depot: &Depot) {
 fn cannot(what: &str) -> impl FnOnce(io::Error) -> Failure {
     let what = format!("cannot {what}");
     move |source| Failure::Files { what, source }
-}
-
-/// The host of an address with or without a port, as it stands before a port.
-fn host_of(address: &str) -> String {
-    match address.rsplit_once(':') {
-        Some((host, port))
-            if port.parse::<u16>().is_ok() && (host.ends_with(']') || !host.contains(':')) =>
-        {
-            host.to_owned()
-        }
-        Some(_) if !address.starts_with('[') => format!("[{address}]"),
-        _ => address.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::host_of;
-
-    #[test]
-    fn the_host_of_an_address_stands_before_another_port() {
-        for (address, host) in [
-            ("node-1:5000", "node-1"),
-            ("10.0.0.1", "10.0.0.1"),
-            ("[fe80::1]:5000", "[fe80::1]"),
-            ("fe80::1", "[fe80::1]"),
-            ("[::1]", "[::1]"),
-        ] {
-            assert_eq!(host_of(address), host);
-        }
-    }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir, PlanOrigin, ResumePoint};
 use paceline_engine::{
-    EvaluatorTask, Mode, ModelSizing, ModelSource, OnWorkerLoss, ServerTask, TaskPlace,
+    EvaluatorTask, LossReport, Mode, ModelSizing, ModelSource, OnWorkerLoss, ServerTask, TaskPlace,
     TrainSettings, TrainingTask, Workload, run_evaluator, run_server, run_worker,
 };
 use paceline_place::{Cluster, Role, listen, run_token};
@@ -14,6 +14,7 @@ use paceline_record::RunDir;
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::checkpoint_copies::{self, RunCopier};
 use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::join::JoinInfo;
@@ -40,6 +41,8 @@ pub(crate) struct TaskStart {
     pub(crate) activity: TaskActivity,
     /// Lost workers are not started again.
     pub(crate) is_not_restarted: bool,
+    /// Receives the slots of lost workers in `mirrored`.
+    pub(crate) losses: Option<LossReport>,
 }
 
 impl TaskStart {
@@ -53,7 +56,7 @@ impl TaskStart {
         activity.enforce(stop.clone())?;
         let token = run_token(plan.cluster.token_file.as_deref())?;
         let is_not_restarted = std::env::var_os(NOT_RESTARTED_VARIABLE).is_some();
-        Ok(Self { cluster, token, listener: None, activity, is_not_restarted })
+        Ok(Self { cluster, token, listener: None, activity, is_not_restarted, losses: None })
     }
 }
 
@@ -65,7 +68,9 @@ pub(crate) fn run_task(
     options: &TrainOptions,
     stop: StopSource,
 ) -> Result<Option<FinishedRun>, Failure> {
-    let TaskStart { cluster, token, listener, activity, is_not_restarted } = start;
+    let TaskStart { cluster, token, listener, activity, is_not_restarted, losses } = start;
+    // Of a run without servers, only substitutes of lost workers are launched by other workers.
+    let is_substitute = is_not_restarted && stop.channel.is_some();
     let cluster = &cluster;
     activity.introduce(&cluster.task.to_string(), None);
     let secret = token.clone();
@@ -85,19 +90,20 @@ pub(crate) fn run_task(
         run.write(files::JOB, job.explain().as_bytes())?;
     }
     let run = join_run_dir(job, plan, cluster, options)?;
-    let mut settings = plan.settings(job.digest(), test_hooks::from_env());
+    let place = task_place(plan, cluster, token)?;
+    let place = TaskPlace { is_not_restarted, is_substitute, losses, ..place };
+    let identity = job.run_identity(&terms(cluster, &place));
+    let mut settings = plan.settings(identity, test_hooks::from_env());
     let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
     if has_params && options.resume.is_none() {
         settings.start = open_start(job, plan, &|_| {})?;
     }
-    let place = TaskPlace { is_not_restarted, ..task_place(plan, cluster, token)? };
     let steps = settings.step_layout(place.slots);
     let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
     let checkpoints = match sender {
         Some((depot, client)) => depot.remote_dir(run.path(), client),
         None => checkpoint_dir(run.path()),
     };
-    let identity = TaskIdentity::of(cluster);
     let task = ProgramTask {
         job,
         plan,
@@ -111,16 +117,18 @@ pub(crate) fn run_task(
         listener,
     };
     let (is_launched, signals) = (stop.channel.is_some(), stop.clone());
-    let context = ProgramContext::new(plan, identity, &run, stop, activity)?;
+    let context = ProgramContext::new(plan, TaskIdentity::of(cluster), &run, stop, activity)?;
     // A launched task's waits are those of its run, which the coordinator shows.
     let context = if is_launched { context } else { context.showing_waits(options.quiet) };
     let keep = |listener| depot.map(|at| at.keep(listener, &run, &checkpoints, context.log()));
     let kept = depot_listener.and_then(keep).transpose()?;
     let gather = |(depot, client): (&DepotPlace<'_>, _)| depot.gather(client, &run, context.log());
     let _gatherer = sender.map(gather).transpose()?;
+    let copier = task.copier(&context)?;
     let finished = task.run(context, is_launched, &signals);
     // Other tasks may still deliver the last checkpoint.
     kept.iter().for_each(wait_for_files);
+    copier.into_iter().for_each(|copier| copier.finish(&signals));
     finished
 }
 
@@ -196,8 +204,15 @@ fn task_place(plan: &Plan, cluster: &Cluster, token: Vec<u8>) -> Result<TaskPlac
         servers,
         workers: if is_mirrored { cluster.workers()? } else { Vec::new() },
         token,
-        is_not_restarted: false,
+        ..TaskPlace::default()
     })
+}
+
+/// What the tasks of a run must agree on besides the job: how many slots it has. A task that does
+/// not know of all others cannot count them.
+fn terms(cluster: &Cluster, place: &TaskPlace) -> Vec<String> {
+    let counts = !cluster.has_sparse_map();
+    counts.then(|| format!("the number of workers = {}", place.slots)).into_iter().collect()
 }
 
 /// A task of this program, with everything it is started with.
@@ -216,6 +231,20 @@ struct ProgramTask<'a> {
 }
 
 impl ProgramTask<'_> {
+    /// Copies the run's checkpoints, if this task coordinates it and the job says so.
+    fn copier(&self, context: &ProgramContext) -> Result<Option<RunCopier>, Failure> {
+        if self.place.slot != Some(0) {
+            return Ok(None);
+        }
+        checkpoint_copies::start(self.plan, self.run, context.log())
+    }
+
+    /// What processes that join this run must know.
+    fn join_info(&self) -> JoinInfo {
+        let terms = terms(self.cluster, self.place);
+        JoinInfo::new(self.job, self.place, terms, self.origin(), self.run)
+    }
+
     fn origin(&self) -> PlanOrigin {
         self.from.map_or(PlanOrigin::default(), ResumePoint::origin)
     }
@@ -239,7 +268,7 @@ impl ProgramTask<'_> {
             ModelSource::Sparse(build) => build().layout().clone(),
         };
         let context = context.with_room_for(&layout);
-        let join_info = JoinInfo::new(self.job, self.place, self.origin(), self.run).encode();
+        let join_info = self.join_info().encode();
         let task = ServerTask {
             settings: self.settings,
             model: &model,

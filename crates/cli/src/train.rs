@@ -9,6 +9,7 @@ use paceline_place::{LauncherChannel, Placement};
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::checkpoint_copies;
 use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::interrupt::Interrupt;
@@ -39,6 +40,9 @@ pub fn train(
     let stop = StopSource { interrupt: interrupt.clone(), channel: channel.cloned() };
     let signals = stop.clone();
     check_placement(&placement, &plan, options)?;
+    if channel.is_none() {
+        checkpoint_copies::prepare(&plan, options, &placement)?;
+    }
     let trained = match (plan.cluster.mode, placement) {
         (Mode::Single, _) => train_single(job, &plan, options, stop).map(Some),
         (_, Placement::Listed(cluster)) => {
@@ -106,7 +110,7 @@ fn train_single(
     let progress = Progress::new(options.quiet);
     let data = load_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
     let workload = build_workload(plan, data);
-    let mut settings = plan.settings(job.digest(), test_hooks::from_env());
+    let mut settings = plan.settings(job.run_identity(&[]), test_hooks::from_env());
     if options.resume.is_none() {
         settings.start = open_start(job, plan, &|text| options.say(text))?;
     }
@@ -127,11 +131,13 @@ fn train_single(
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     run.write(files::JOB, job.explain().as_bytes())?;
     let identity = TaskIdentity { name: place.name.clone(), ..TaskIdentity::default() };
+    let signals = stop.clone();
     let context = ProgramContext::new(plan, identity, &run, stop, activity.clone())?
         .with_room_for(&layout)
         .leading(progress, workload.small_model()?.graph(), &workload.data)?;
     context.say(&announcement(plan, &workload.data, run.path()));
     warn_of_test_set(&context, &workload);
+    let log = context.log();
     from.iter().for_each(|from| context.say(&resume_line(from.step())));
     let task = TrainingTask {
         run_name: &plan.name,
@@ -147,8 +153,9 @@ fn train_single(
         started: Instant::now(),
     };
     activity.start();
-    let Some(report) = run_worker(&task, None)? else {
-        unreachable!("the only worker of a run leads it")
-    };
+    let copier = checkpoint_copies::start(plan, &run, log)?;
+    let report = run_worker(&task, None);
+    copier.into_iter().for_each(|copier| copier.finish(&signals));
+    let Some(report) = report? else { unreachable!("the only worker of a run leads it") };
     Ok(FinishedRun::new(&run, report))
 }

@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
+
+use crate::hmac::{HASH, hmac};
 
 /// Begins every connection, with the version of the protocol.
 const GREETING: &[u8; 8] = b"pacedep1";
-/// A keyed hash or a random number, in bytes.
-const HASH: usize = 32;
 /// How long the other side may take to prove that it knows the secret.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
 /// How long a single read or write may take after that.
@@ -156,25 +155,12 @@ fn random() -> io::Result<[u8; HASH]> {
     Ok(bytes)
 }
 
-/// HMAC with SHA-256 over parts, each behind its length.
+/// A keyed hash of parts, each behind its length.
 fn keyed_hash(secret: &[u8], parts: &[&[u8]]) -> [u8; HASH] {
-    const BLOCK: usize = 64;
-    let mut key = [0; BLOCK];
-    if secret.len() > BLOCK {
-        key[..HASH].copy_from_slice(&Sha256::digest(secret));
-    } else {
-        key[..secret.len()].copy_from_slice(secret);
-    }
-    let mut inner = Sha256::new();
-    inner.update(key.map(|byte| byte ^ 0x36));
-    for part in parts {
-        inner.update((part.len() as u64).to_le_bytes());
-        inner.update(part);
-    }
-    let mut outer = Sha256::new();
-    outer.update(key.map(|byte| byte ^ 0x5c));
-    outer.update(inner.finalize());
-    outer.finalize().into()
+    let lengths = parts.iter().map(|part| (part.len() as u64).to_le_bytes());
+    let message: Vec<u8> =
+        lengths.zip(parts).flat_map(|(length, part)| [&length[..], part].concat()).collect();
+    hmac(secret, &message)
 }
 
 /// Compares without a time that depends on the content.

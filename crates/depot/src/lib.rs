@@ -8,7 +8,8 @@
 //! - `channel.rs`: a connection, on which both sides have proved that they know the run's secret;
 //! - `message.rs`: what they say;
 //! - `depot.rs`, `answer.rs`, `task_files.rs`: the side that keeps files;
-//! - `client.rs`, `gatherer.rs`: the side of a task.
+//! - `client.rs`, `gatherer.rs`: the side of a task;
+//! - `copies/`: copies of checkpoints in another place, such as an object store.
 //!
 //! A connection is used for one request after another. A body, such as a file, follows its message
 //! and is copied through a buffer of fixed size.
@@ -19,8 +20,10 @@
 mod answer;
 mod channel;
 mod client;
+mod copies;
 mod depot;
 mod gatherer;
+mod hmac;
 mod message;
 mod state;
 mod task_files;
@@ -28,6 +31,7 @@ mod task_files;
 mod tests;
 
 pub use client::DepotClient;
+pub use copies::{Copier, FileStore, StoredRun, open_store};
 pub use depot::Depot;
 pub use gatherer::{GatherTime, Gatherer};
 pub use state::DepotConfig;

@@ -51,7 +51,7 @@ pub(crate) fn checkpoint_spec(
         batch: steps.batch,
         common_step: steps.common_step,
         origin: plan.origin,
-        job_digest: hex(&settings.job_digest),
+        job_digest: hex(&settings.job.digest),
         layout_digest: hex(&layout_digest(layout)),
         optimizer_state: state_names.iter().map(|&name| name.into()).collect(),
         known_gradients: if settings.wire == WireFormat::Bf16 { steps.slots } else { 0 },

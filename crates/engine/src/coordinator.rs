@@ -127,6 +127,7 @@ impl<'a> Coordinator<'a> {
         }
         self.plan_checkpoint(step, now);
         self.config.history.mark(step);
+        self.config.history.log_trained(step, self.trained_s(now))?;
         self.log_running_test()?;
         link.checkpoint(step, false)
     }
@@ -154,9 +155,11 @@ impl<'a> Coordinator<'a> {
 
     /// Requests a checkpoint of the run's last parameters, if the run takes checkpoints. Does
     /// nothing if one of that step exists.
-    pub(crate) fn final_checkpoint(&self, link: &mut impl Link) -> Result<(), TrainError> {
+    pub(crate) fn final_checkpoint(&mut self, link: &mut impl Link) -> Result<(), TrainError> {
+        let (step, trained_s) = (link.global_step(), self.trained_s(Instant::now()));
+        self.config.history.log_trained(step, trained_s)?;
         match self.config.checkpoint {
-            Some(_) => link.checkpoint(link.global_step(), true),
+            Some(_) => link.checkpoint(step, true),
             None => Ok(()),
         }
     }
@@ -272,7 +275,7 @@ impl<'a> Coordinator<'a> {
             keeper.consider(&tested, self.config.context)?;
         }
         let made = step.saturating_sub(self.config.started_at);
-        let steps_per_second = made as f64 / self.elapsed().as_secs_f64();
+        let steps_per_second = made as f64 / self.started.elapsed().as_secs_f64();
         recorder.test(&TestRecord { step, score: &score, steps_per_second }).map_err(record_failure)
     }
 
@@ -341,7 +344,7 @@ impl<'a> Coordinator<'a> {
     #[inline]
     fn stop_reason(&self, step: u64, now: Instant) -> Option<StopReason> {
         let Stop { steps, seconds, test_loss, patience, .. } = self.config.stop;
-        let elapsed = now.saturating_duration_since(self.started).as_secs_f64();
+        let elapsed = self.trained_s(now);
         if let Some(signal) = self.config.context.stop_signal() {
             Some(StopReason::Interrupted { signal })
         } else if steps.is_some_and(|steps| step >= steps) {
@@ -412,7 +415,7 @@ impl<'a> Coordinator<'a> {
     /// Whether the run was interrupted, and its steps are so slow that a test would be too.
     fn must_hurry(&self, step: u64) -> bool {
         let steps = step.saturating_sub(self.config.joined_at).max(1);
-        let step_seconds = self.elapsed().as_secs_f64() / steps as f64;
+        let step_seconds = self.started.elapsed().as_secs_f64() / steps as f64;
         self.config.context.stop_signal().is_some() && step_seconds > LAST_TEST.as_secs_f64()
     }
 
@@ -429,8 +432,10 @@ impl<'a> Coordinator<'a> {
         self.config.context.stop_signal().is_some()
     }
 
-    fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+    /// For how many seconds the run has trained, over all of its processes.
+    fn trained_s(&self, now: Instant) -> f64 {
+        let own = now.saturating_duration_since(self.started).as_secs_f64();
+        self.config.history.trained_s() + own
     }
 }
 

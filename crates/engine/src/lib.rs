@@ -108,7 +108,8 @@ mod workload;
 
 pub use paceline_checkpoint as checkpoint;
 pub use paceline_checkpoint::{StepLayout, layout_digest};
-pub use paceline_exchange::WireFormat;
+pub use paceline_exchange::{JobIdentity, WireFormat};
+pub use paceline_net::LossReport;
 
 pub use best_settings::{BestSettings, TestMetric};
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};

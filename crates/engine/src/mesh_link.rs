@@ -116,7 +116,7 @@ impl MeshStart<'_> {
             names: place.processes.clone(),
             incarnation: incarnation(),
             token: place.token.clone(),
-            job_digest: settings.job_digest,
+            job: settings.job.clone(),
             layout_digest: pieces_digest(layout, &self.pieces),
             wire: settings.wire,
             stop_steps: settings.stop.steps,
@@ -145,6 +145,8 @@ impl<'a> MeshLink<'a> {
             start_timeout: timeouts.start,
             stall_timeout: timeouts.stall,
             rejoin_timeout: timeouts.rejoin,
+            dials_all: start.place.is_substitute,
+            losses: start.place.losses.clone(),
         };
         let replica = start.replica(model)?;
         let observer = &mut WaitObserver { notify, should_give_up: Some(should_give_up) };

@@ -106,13 +106,17 @@ fn best_keeper(task: &TrainingTask<'_>, layout: &Layout) -> Result<Option<BestKe
     Ok(Some(BestKeeper::new(layout.clone(), best.metric, task.context.kept_best()?)))
 }
 
-/// The tests of earlier processes of the run. They are written down if the run's end depends on
-/// them and it takes checkpoints.
+/// The tests and times of earlier processes of the run. They are written down if the run's end
+/// depends on them and it takes checkpoints.
 fn test_history(task: &TrainingTask<'_>, joined_at: u64) -> Result<TestHistory, TrainError> {
     let TrainSettings { stop, checkpoint, best, .. } = task.settings;
-    let is_decisive = stop.test_loss.is_some() || stop.patience.is_some();
-    match task.checkpoints.filter(|_| is_decisive && checkpoint.is_some()) {
-        Some(dir) => TestHistory::restore(dir.test_log()?, joined_at, stop.patience.map(|_| *best)),
+    let logs_tests = stop.test_loss.is_some() || stop.patience.is_some();
+    let is_needed = checkpoint.is_some() && (logs_tests || stop.seconds.is_some());
+    match task.checkpoints.filter(|_| is_needed) {
+        Some(dir) => {
+            let judged_by = stop.patience.map(|_| *best);
+            TestHistory::restore(dir.test_log()?, joined_at, logs_tests, judged_by)
+        }
         None => Ok(TestHistory::default()),
     }
 }

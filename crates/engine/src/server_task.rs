@@ -130,7 +130,7 @@ impl ServerTask<'_> {
             rejoin_ms,
             stall_ms: settings.timeouts.stall.as_millis() as u64,
             token: place.token.clone(),
-            job_digest: settings.job_digest,
+            job: settings.job.clone(),
             layout_digest: layout_digest(layout),
             wire: settings.wire,
             roster: RosterConfig {

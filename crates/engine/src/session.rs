@@ -419,7 +419,7 @@ pub(crate) fn default_settings() -> TrainSettings {
         link_bits_per_s: None,
         worker_cores: None,
         trace: None,
-        job_digest: [0; 32],
+        job: Default::default(),
         test_hooks: TestHooks::default(),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_checkpoint::{PlannedEnd, StepLayout};
-use paceline_exchange::WireFormat;
+use paceline_exchange::{JobIdentity, WireFormat};
 use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{ModeKind, examples_per_step};
@@ -54,7 +54,7 @@ pub struct TrainSettings {
     /// The steps to record a timeline of; none if `None`.
     pub trace: Option<TraceWindow>,
     /// Identifies the job; tasks refuse each other when it differs.
-    pub job_digest: [u8; 32],
+    pub job: JobIdentity,
     /// What tests and benches change about this task: the only setting in which tasks may differ.
     pub test_hooks: TestHooks,
 }

@@ -47,7 +47,7 @@ pub(crate) fn enrol(
     let enrolment = Enrolment {
         process,
         home: task.place.slot,
-        job_digest: task.settings.job_digest,
+        job: task.settings.job.clone(),
         layout_digest: layout_digest(task.workload.small_model()?.layout()),
         token: task.place.token.clone(),
         servers: servers.len(),

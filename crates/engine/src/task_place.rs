@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use paceline_checkpoint::layout_digest;
 use paceline_exchange::{ClientConfig, PeerRole, StepPiece};
 use paceline_model::Layout;
-use paceline_net::ConnectConfig;
+use paceline_net::{ConnectConfig, LossReport};
 use sha2::{Digest, Sha256};
 
 use crate::settings::TrainSettings;
@@ -35,6 +35,10 @@ pub struct TaskPlace {
     pub token: Vec<u8>,
     /// Processes that are lost are not started again, so others take their slots at once.
     pub is_not_restarted: bool,
+    /// In `mirrored`: this task takes the place of a lost one at another address.
+    pub is_substitute: bool,
+    /// In `mirrored`: receives the slots of lost workers.
+    pub losses: Option<LossReport>,
 }
 
 impl TaskPlace {
@@ -55,7 +59,7 @@ impl TaskPlace {
         let client = ClientConfig {
             slot: self.slot.unwrap_or(self.index) as u32,
             incarnation: incarnation(),
-            job_digest: settings.job_digest,
+            job: settings.job.clone(),
             layout_digest: layout_digest(model.layout),
             token: self.token.clone(),
             is_sparse: model.is_sparse,

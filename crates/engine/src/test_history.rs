@@ -20,8 +20,12 @@ pub(crate) struct TestHistory {
     tests: Vec<StepScore>,
     /// The steps of the last checkpoints.
     checkpoints: VecDeque<u64>,
-    /// Where tests are kept for a later process of the run.
+    /// Where tests and times are kept for a later process of the run.
     log: Option<TestLog>,
+    /// Whether tests are: the run's end depends on them.
+    logs_tests: bool,
+    /// For how many seconds earlier processes of the run have trained.
+    trained_s: f64,
 }
 
 /// How tests are judged, if anything depends on it.
@@ -32,28 +36,41 @@ impl TestHistory {
     pub(crate) fn restore(
         mut log: TestLog,
         step: u64,
+        logs_tests: bool,
         judged_by: JudgedBy,
     ) -> Result<Self, TrainError> {
-        let mut history = Self::default();
+        let mut history = Self { logs_tests, ..Self::default() };
         for test in log.rewind(step)? {
             let tested = judged(of_log(&test), history.tests.last(), judged_by)?;
             history.push(tested);
         }
+        history.trained_s = log.trained_s();
         history.log = Some(log);
         Ok(history)
     }
 
     /// Whether a later process learns of the tests.
     pub(crate) fn is_logged(&self) -> bool {
-        self.log.is_some()
+        self.log.is_some() && self.logs_tests
     }
 
     /// Writes a test down for a later process.
     pub(crate) fn log(&mut self, test: &StepScore) -> Result<(), TrainError> {
-        let Some(log) = &mut self.log else { return Ok(()) };
+        let Some(log) = self.log.as_mut().filter(|_| self.logs_tests) else { return Ok(()) };
         let StepScore { step, score, .. } = *test;
         let Score { examples, loss, accuracy, auc, .. } = score;
         Ok(log.write(&LoggedTest { step, examples, loss, accuracy, auc })?)
+    }
+
+    /// For how many seconds earlier processes of the run have trained.
+    pub(crate) fn trained_s(&self) -> f64 {
+        self.trained_s
+    }
+
+    /// Writes down for how many seconds the run has trained, for a process that continues from the
+    /// checkpoint of this step.
+    pub(crate) fn log_trained(&mut self, step: u64, seconds: f64) -> Result<(), TrainError> {
+        self.log.as_mut().map_or(Ok(()), |log| Ok(log.write_trained(step, seconds)?))
     }
 
     /// Makes sure that the tests so far survive the machine, as a checkpoint does.

@@ -7,7 +7,10 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::{CHUNK_FLOATS, CONTROL_BYTES, MAX_TOKEN_BYTES, MAX_WORKERS, WireFormat, shard_ranges};
+use crate::{
+    CHUNK_FLOATS, CONTROL_BYTES, JobIdentity, MAX_TOKEN_BYTES, MAX_WORKERS, WireFormat,
+    shard_ranges,
+};
 
 /// How workers share the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +77,7 @@ pub struct ServerConfig {
     /// The secret that every task of the run knows, at most [`MAX_TOKEN_BYTES`]; empty for none.
     pub token: Vec<u8>,
     /// Identifies the job: equal on all tasks of a run.
-    pub job_digest: [u8; 32],
+    pub job: JobIdentity,
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
     /// Parameters on all servers together.
@@ -122,7 +125,7 @@ impl ServerConfig {
             rejoin_ms: 0,
             stall_ms: 300_000,
             token: Vec::new(),
-            job_digest: [0; 32],
+            job: JobIdentity::default(),
             layout_digest: [0; 32],
             total_params,
             chunk_floats: CHUNK_FLOATS,

@@ -2,7 +2,7 @@
 //!
 //! A frame is a header of 40 bytes and a payload whose length the header states. The receiver
 //! checks the header before it reads a byte of the payload, and before `Hello` it accepts no other
-//! frame, so a stranger can make it allocate at most 1 KiB. All numbers are little-endian;
+//! frame, so a stranger can make it allocate at most 50 KiB. All numbers are little-endian;
 //! parameters travel as they lie in memory.
 
 use thiserror::Error;
@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::CHUNK_FLOATS;
 
 /// The version of the protocol. Both ends must have the same.
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -18,8 +18,8 @@ pub const CHUNK_BYTES: usize = CHUNK_FLOATS * 4;
 /// The longest payload of a frame that carries sparse values or keys: 64 MiB, enough for a batch
 /// that touches [`MAX_KEYS`](crate::MAX_KEYS) parameters of one server.
 pub const SPARSE_BYTES: usize = 64 << 20;
-/// The longest payload of a `Hello`, with the longest token and the longest name.
-pub const HELLO_BYTES: usize = 1024;
+/// The longest payload of a `Hello`, with the longest token and the longest list of keys.
+pub const HELLO_BYTES: usize = 50 * 1024;
 /// The longest payload of any other frame.
 pub const CONTROL_BYTES: usize = 64 * 1024;
 
@@ -83,7 +83,7 @@ pub enum FrameKind {
     Reports = 133,
     /// Server: a text for a person, such as the workers that a step waits for.
     Notice = 134,
-    /// Server: the run has failed, and why.
+    /// Server: the run has failed, and why. A worker passes it on to the other servers.
     Abort = 135,
     /// Server: acknowledges [`FrameKind::Leave`], [`FrameKind::Release`] or
     /// [`FrameKind::Finish`]; the client may disconnect.

@@ -107,6 +107,7 @@ mod control_frame;
 mod frame;
 mod gate;
 mod generation;
+mod job_identity;
 mod keys;
 mod mean;
 mod members;
@@ -114,6 +115,7 @@ mod message;
 mod pending_keys;
 mod replica;
 mod reports;
+mod run_identity;
 mod server;
 mod shard;
 mod stats;
@@ -134,6 +136,7 @@ pub use frame::{
     PROTOCOL_VERSION, SPARSE_BYTES, as_bytes, as_bytes_mut,
 };
 pub use generation::Generation;
+pub use job_identity::JobIdentity;
 pub use keys::MAX_KEYS;
 pub use message::{
     Hello, MAX_TOKEN_BYTES, MessageError, PeerRole, ProcessName, Refusal, RefuseCode, TaskReport,
@@ -155,3 +158,4 @@ pub use wire::{GradientChanges, RoundedChunk, WireFormat};
 
 pub(crate) use keys::{KeysError, decode_keys, encode_keys};
 pub(crate) use message::MAX_REPORTS_BYTES;
+pub(crate) use run_identity::RunIdentity;

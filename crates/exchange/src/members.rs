@@ -28,6 +28,8 @@ pub(crate) struct Member {
     pub(crate) conn: Option<ConnId>,
     /// The newest process that has filled it.
     pub(crate) incarnation: Option<u64>,
+    /// Why the last process that wanted to fill it was refused.
+    pub(crate) refusal: Option<String>,
     /// Set while it has no connection, once the run has started.
     pub(crate) absence: Option<LostConnection>,
     /// When its last frame arrived.
@@ -73,6 +75,7 @@ impl Members {
             state: MemberState::Absent,
             conn: None,
             incarnation: None,
+            refusal: None,
             absence: None,
             heard_ms: 0,
             pending: 0,
@@ -114,6 +117,7 @@ impl Members {
             Member { name, absence: Some(absence), .. } => {
                 format!("{name} (lost: {})", absence.why)
             }
+            Member { name, refusal: Some(why), conn: None, .. } => format!("{name} ({why})"),
             Member { vacant_since_ms: Some(_), .. } => format!("slot {slot} (given back)"),
             Member { name, .. } => name.clone(),
         };

@@ -6,9 +6,12 @@
 
 use thiserror::Error;
 
-use crate::{Generation, PROTOCOL_VERSION, WireFormat};
+use crate::job_identity::MAX_JOB_BYTES;
+use crate::{Generation, HELLO_BYTES, JobIdentity, PROTOCOL_VERSION, WireFormat};
 
 const MAGIC: [u8; 4] = *b"PACE";
+/// A `Hello` has room for the longest list of keys, and what it has besides.
+const _: () = assert!(MAX_JOB_BYTES + 1024 <= HELLO_BYTES);
 /// The longest token, in bytes.
 pub const MAX_TOKEN_BYTES: usize = 256;
 /// The longest list of reports that a client accepts.
@@ -59,7 +62,7 @@ pub struct Hello {
     /// Numbers the processes that fill the slot; a later one has a higher number.
     pub incarnation: u64,
     /// Identifies the job.
-    pub job_digest: [u8; 32],
+    pub job: JobIdentity,
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
     /// The index of the server that it means to reach.
@@ -86,7 +89,7 @@ impl Hello {
             wire: WireFormat::F32,
             slot: 0,
             incarnation: 0,
-            job_digest: [0; 32],
+            job: JobIdentity::default(),
             layout_digest: [0; 32],
             server: 0,
             servers: 0,
@@ -103,7 +106,7 @@ impl Hello {
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.token.len() <= MAX_TOKEN_BYTES, "the token is too long");
         assert!(self.process.name.len() <= MAX_NAME_BYTES, "the name is too long");
-        let mut bytes = Vec::with_capacity(144 + self.token.len());
+        let mut bytes = Vec::with_capacity(256 + self.token.len() + self.job.sent_keys().len());
         bytes.extend(MAGIC);
         bytes.extend(self.version.to_le_bytes());
         bytes.push(match self.role {
@@ -116,7 +119,7 @@ impl Hello {
         bytes.push(self.wire.code());
         bytes.extend(self.slot.to_le_bytes());
         bytes.extend(self.incarnation.to_le_bytes());
-        bytes.extend(self.job_digest);
+        bytes.extend(self.job.digest);
         bytes.extend(self.layout_digest);
         bytes.extend(self.server.to_le_bytes());
         bytes.extend(self.servers.to_le_bytes());
@@ -126,6 +129,9 @@ impl Hello {
         bytes.extend(self.process.id.to_le_bytes());
         bytes.push(self.process.name.len() as u8);
         bytes.extend(self.process.name.as_bytes());
+        let keys = self.job.sent_keys();
+        bytes.extend((keys.len() as u16).to_le_bytes());
+        bytes.extend(keys.as_bytes());
         bytes
     }
 
@@ -148,13 +154,13 @@ impl Hello {
             _ => return Err(MessageError::Malformed),
         };
         let [wire] = fields.array()?;
-        let hello = Self {
+        let mut hello = Self {
             version,
             role,
             wire: WireFormat::from_code(wire).ok_or(MessageError::Malformed)?,
             slot: u32::from_le_bytes(fields.array()?),
             incarnation: u64::from_le_bytes(fields.array()?),
-            job_digest: fields.array()?,
+            job: JobIdentity::from(fields.array::<32>()?),
             layout_digest: fields.array()?,
             server: u32::from_le_bytes(fields.array()?),
             servers: u32::from_le_bytes(fields.array()?),
@@ -174,43 +180,14 @@ impl Hello {
                 },
             },
         };
+        let len = u16::from_le_bytes(fields.array()?) as usize;
+        if len > MAX_JOB_BYTES {
+            return Err(MessageError::Malformed);
+        }
+        let keys = str::from_utf8(fields.take(len)?).map_err(|_| MessageError::Malformed)?;
+        hello.job.keys = keys.into();
         fields.end()?;
         Ok(hello)
-    }
-
-    /// Checks what every task of a run must agree on. The token comes first: a stranger learns
-    /// nothing more.
-    pub(crate) fn check_run(
-        &self,
-        token: &[u8],
-        wire: WireFormat,
-        job_digest: &[u8; 32],
-        layout_digest: &[u8; 32],
-    ) -> Result<(), Refusal> {
-        self.check_token(token)?;
-        if self.wire != wire {
-            let (theirs, ours) = (self.wire.name(), wire.name());
-            let text = format!(
-                "it sends gradients as {theirs}, but this run as {ours}: cluster.wire differs"
-            );
-            return Err(Refusal::new(RefuseCode::WrongWire, text));
-        }
-        if self.job_digest != *job_digest {
-            return Err(Refusal::new(RefuseCode::WrongJob, "it works for another job"));
-        }
-        if self.layout_digest != *layout_digest {
-            let text = "its parameters are laid out differently";
-            return Err(Refusal::new(RefuseCode::WrongLayout, text));
-        }
-        Ok(())
-    }
-
-    /// Checks the token, which even a newcomer must know.
-    pub(crate) fn check_token(&self, token: &[u8]) -> Result<(), Refusal> {
-        if equal_in_constant_time(&self.token, token) {
-            return Ok(());
-        }
-        Err(Refusal::new(RefuseCode::WrongToken, "the token is not this run's"))
     }
 }
 
@@ -388,12 +365,6 @@ pub enum MessageError {
     /// A field is cut off or out of range, or bytes follow the last one.
     #[error("malformed payload")]
     Malformed,
-}
-
-/// Compares secrets in a time that does not reveal where they differ.
-fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
-    let differences = left.iter().zip(right).fold(0, |sum, (l, r)| sum | (l ^ r));
-    left.len() == right.len() && std::hint::black_box(differences) == 0
 }
 
 /// The unread rest of a payload.

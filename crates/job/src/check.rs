@@ -115,6 +115,7 @@ impl JobChecker<'_> {
             class_weights: self.weights("train.class_weights"),
             cluster: self.cluster(&model),
             checkpoint: self.checkpoint(),
+            checkpoint_to: self.optional("checkpoint.to", Self::text),
             observe_every: self.optional("observe.every", Self::whole),
             observe_gather: match self.text("observe.gather").as_str() {
                 "end" => GatherTime::End,

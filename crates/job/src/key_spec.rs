@@ -71,6 +71,8 @@ pub(super) enum ValueKind {
     Text,
     /// A file or directory.
     Path,
+    /// A directory, or a place in an object store.
+    Storage,
     /// A host and a port.
     Address,
     /// True or false.
@@ -109,6 +111,7 @@ impl ValueKind {
             ValueKind::Name => "a name of at most 100 letters, digits, '-', '_' and '.'".into(),
             ValueKind::Text => "a text".into(),
             ValueKind::Path => "a path".into(),
+            ValueKind::Storage => "a directory, or s3://BUCKET/PREFIX".into(),
             ValueKind::Address => "HOST:PORT".into(),
             ValueKind::Flag => "true or false".into(),
             ValueKind::Weights => "a list of numbers from 0 up".into(),

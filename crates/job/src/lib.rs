@@ -28,6 +28,7 @@ mod check_data;
 mod check_emulate;
 mod check_model;
 mod check_optimizer;
+mod checkpoint_keys;
 mod cluster_keys;
 mod column_keys;
 mod column_path;

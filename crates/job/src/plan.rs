@@ -9,8 +9,8 @@ use paceline_arrays::{NumpySpec, RecordSpec};
 use paceline_data::{HoldOut, OnBad, SparseSpec};
 use paceline_depot::GatherTime;
 use paceline_engine::{
-    BestSettings, CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence,
-    OnWorkerLoss, Stop, TestHooks, Threads, Timeouts, TrainSettings, WireFormat,
+    BestSettings, CheckpointSettings, EvaluateSettings, FactorChoice, JobIdentity, Mode,
+    OnDivergence, OnWorkerLoss, Stop, TestHooks, Threads, Timeouts, TrainSettings, WireFormat,
 };
 use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
@@ -53,6 +53,8 @@ pub struct Plan {
     pub cluster: ClusterPlan,
     /// How often a checkpoint is written; never if `None`.
     pub checkpoint: Option<CheckpointSettings>,
+    /// Where checkpoints and results are copied to: a directory, or `s3://BUCKET/PREFIX`.
+    pub checkpoint_to: Option<String>,
     /// Steps between train losses in TensorBoard; they are thinned if `None`.
     pub observe_every: Option<u64>,
     /// When tasks send their files to worker 0, if they share no directory with it.
@@ -94,8 +96,8 @@ impl Plan {
         self.threads.unwrap_or_else(cores)
     }
 
-    /// The settings of the run's tasks. `job_digest` identifies the job.
-    pub fn settings(&self, job_digest: [u8; 32], test_hooks: TestHooks) -> TrainSettings {
+    /// The settings of the run's tasks. `job` identifies the job.
+    pub fn settings(&self, job: JobIdentity, test_hooks: TestHooks) -> TrainSettings {
         TrainSettings {
             seed: self.seed,
             batch: self.batch,
@@ -121,7 +123,7 @@ impl Plan {
             link_bits_per_s: self.cluster.emulate.as_ref().and_then(|hosts| hosts.link_bits_per_s),
             worker_cores: self.cluster.emulate.as_ref().and_then(|hosts| hosts.cpus),
             trace: self.observe_trace,
-            job_digest,
+            job,
             test_hooks,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use paceline_engine::JobIdentity;
 use paceline_place::{Placement, RankedPlace, Role};
 use sha2::{Digest, Sha256};
 use toml::de::DeValue;
@@ -62,9 +63,15 @@ impl RawJob {
 
     /// Identifies the job. It is equal for all tasks of a run, wherever their files are.
     pub fn digest(&self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        self.shared_keys().iter().for_each(|line| hash.update(format!("{line}\n")));
-        hash.finalize().into()
+        self.run_identity(&[]).digest
+    }
+
+    /// How tasks recognise that they have the same job, and these terms besides, each of the form
+    /// `key = value`.
+    pub fn run_identity(&self, terms: &[String]) -> JobIdentity {
+        let lines = self.shared_keys().into_iter().chain(terms.iter().cloned());
+        let keys: String = lines.map(|line| line + "\n").collect();
+        JobIdentity { digest: Sha256::digest(&keys).into(), keys: keys.into() }
     }
 
     /// The keys that all tasks of a run must agree on, with their values: all but names, paths and
@@ -73,7 +80,7 @@ impl RawJob {
         let resolved = self.resolve();
         let is_shared = |used: &UsedKey<'_>| {
             let is_own = match used.key.kind {
-                ValueKind::Path | ValueKind::Address => true,
+                ValueKind::Path | ValueKind::Storage | ValueKind::Address => true,
                 ValueKind::ShareOrPath => matches!(used.entry.value, JobValue::Text(_)),
                 _ => used.key.path == "name",
             };
@@ -164,7 +171,8 @@ impl RawJob {
             job.entries.insert("name".into(), JobEntry::new(value, origin));
         }
         for (path, entry) in &mut job.entries {
-            let names_file = |kind| matches!(kind, ValueKind::Path | ValueKind::ShareOrPath);
+            use ValueKind::{Path, ShareOrPath, Storage};
+            let names_file = |kind| matches!(kind, Path | ShareOrPath | Storage);
             if find_key(path).is_some_and(|key| names_file(key.kind)) {
                 make_absolute(entry);
             }
@@ -328,7 +336,7 @@ fn plural(count: usize) -> &'static str {
 /// another directory.
 fn make_absolute(entry: &mut JobEntry) {
     let JobValue::Text(text) = &entry.value else { return };
-    if text.is_empty() {
+    if text.is_empty() || text.contains("://") {
         return; // Checking refuses it. Joined, it would become the job file's directory.
     }
     let path = match &entry.origin {
@@ -337,6 +345,14 @@ fn make_absolute(entry: &mut JobEntry) {
     };
     if let Ok(absolute) = std::path::absolute(path) {
         entry.value = JobValue::Text(absolute.to_string_lossy().into_owned());
+    }
+}
+
+/// A directory, or a place in an object store.
+pub(super) fn is_storage(text: &str) -> bool {
+    match text.split_once("://") {
+        None => !text.is_empty(),
+        Some((scheme, place)) => scheme == "s3" && !place.is_empty() && !place.starts_with('/'),
     }
 }
 

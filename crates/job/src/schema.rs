@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use super::checkpoint_keys::checkpoint_keys;
 use super::cluster_keys::cluster_keys;
 use super::column_keys::{column_keys, table_keys};
 use super::condition::KeyCondition;
@@ -57,7 +58,7 @@ pub(super) static KEYS: LazyLock<Vec<KeySpec>> = LazyLock::new(|| {
     let about_data =
         [top(), model(), layer_keys(), data(), data_names(), data_sets(), column_keys()];
     let about_training = [train(), stop(), evaluate(), optimizer()];
-    let about_runs = [cluster_keys(), checkpoint(), observe()];
+    let about_runs = [cluster_keys(), checkpoint_keys(), observe()];
     about_data.into_iter().chain(about_training).chain(about_runs).flatten().collect()
 });
 
@@ -405,17 +406,6 @@ fn schedule(owner: &str, default: Option<&'static str>) -> Vec<KeySpec> {
         key(&at("power"), above, "1.0", "exponent of the curve; 1 is a straight line")
             .with(&kind, &["polynomial"]),
         key(&at("warm_up"), STEPS_FROM_0, "0", warm_up).with(&kind, SCHEDULES),
-    ]
-}
-
-fn checkpoint() -> Vec<KeySpec> {
-    let steps = "global steps between checkpoints; none are written unless this or \
-                 `every_seconds` is set, and then also one at the end";
-    vec![
-        optional("checkpoint.every_steps", STEPS, steps),
-        optional("checkpoint.every_seconds", ValueKind::Above(0.0), "seconds between checkpoints"),
-        key("checkpoint.keep", COUNT, "3", "number of complete checkpoints to keep, the newest")
-            .when(KeyCondition::AnySet(&["checkpoint.every_steps", "checkpoint.every_seconds"])),
     ]
 }
 

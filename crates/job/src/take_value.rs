@@ -7,7 +7,7 @@ use super::check::JobChecker;
 use super::key_spec::ValueKind;
 use super::link_rate::parse_rate;
 use super::problem::Problem;
-use super::resolve::{is_address, is_name};
+use super::resolve::{is_address, is_name, is_storage};
 use super::schema::find_key;
 use super::value::JobValue;
 
@@ -85,6 +85,7 @@ impl JobChecker<'_> {
             }
             (JobValue::Text(text), ValueKind::Name) => is_name(text).then(|| text.clone()),
             (JobValue::Text(text), ValueKind::Text) => (!text.is_empty()).then(|| text.clone()),
+            (JobValue::Text(text), ValueKind::Storage) => is_storage(text).then(|| text.clone()),
             (JobValue::Text(text), ValueKind::Address) => is_address(text).then(|| text.clone()),
             _ => None,
         })

@@ -105,7 +105,7 @@ mod traffic;
 pub use connections::{ConnectConfig, ServerConnections};
 pub use error::LinkError;
 pub use join_info::request_join_info;
-pub use mesh::{LocalGradient, Mesh, MeshConfig, PieceOutcome};
+pub use mesh::{LocalGradient, LossReport, Mesh, MeshConfig, PieceOutcome};
 pub use observer::{ExchangePhase, LinkObserver};
 pub use outcome::LinkOutcome;
 pub use pieces::{

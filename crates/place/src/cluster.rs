@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::address::split_address;
 use crate::error::PlaceError;
 
 /// The role of a task.
@@ -193,5 +194,5 @@ impl Cluster {
 
 /// The host in an address.
 fn host(address: &str) -> &str {
-    address.rsplit_once(':').map_or(address, |(host, _)| host)
+    split_address(address).0
 }

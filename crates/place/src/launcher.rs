@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use signal_hook::consts::SIGTERM;
 
+use crate::bound_address::{BoundAddress, bind_tasks};
 use crate::cluster::{Role, Task};
 use crate::emulate::EmulatedHosts;
 use crate::error::PlaceError;
+use crate::launch_hooks::{LaunchHooks, LaunchSettings};
 use crate::launcher_channel::{
     CHANNEL_VARIABLE, ChannelEnds, TaskMessages, allow_leave, send_ending, send_stop,
 };
@@ -28,7 +30,7 @@ use crate::token::{TOKEN_VARIABLE, make_token};
 const CHECK_EVERY: Duration = Duration::from_millis(5);
 /// How long tasks may take to end once the coordinator has.
 const GRACE: Duration = Duration::from_secs(10);
-/// The same for servers that may still write the last checkpoint.
+/// The same for tasks that may still write or copy the last checkpoint.
 const GRACE_TO_WRITE: Duration = Duration::from_secs(300);
 /// The same once a task has failed: the work of the others is void.
 const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
@@ -36,46 +38,6 @@ const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
 const GRACE_AFTER_SIGNAL: Duration = Duration::from_millis(100);
 /// How long a coordinator may take to end the run after a signal. It ends by itself before.
 const STOP_LIMIT: Duration = Duration::from_secs(32);
-
-/// The tasks to launch, and what to do when they end.
-#[derive(Clone, Copy, Debug)]
-pub struct LaunchSettings {
-    /// Worker processes.
-    pub workers: usize,
-    /// Server processes; `None` in a mode without servers, where workers listen themselves.
-    pub servers: Option<usize>,
-    /// How often lost tasks are started again, in total.
-    pub restarts: usize,
-    /// Whether a lost worker is started again.
-    pub restarts_workers: bool,
-    /// Whether a lost server is started again.
-    pub restarts_servers: bool,
-    /// Whether the run continues without a lost worker.
-    pub spares_workers: bool,
-    /// Whether servers may still write a checkpoint at the end.
-    pub writes_checkpoints: bool,
-}
-
-/// What the launcher asks of the program whose tasks it starts.
-pub trait LaunchHooks: Sync {
-    /// Adds the program's arguments and environment to the command of a task. `is_restart` says
-    /// that the task takes the place of a lost one.
-    fn configure(&self, command: &mut Command, is_restart: bool);
-
-    /// Whether the run has ended: its summary is written.
-    fn has_ended(&self) -> bool;
-
-    /// The signal that the launcher received, if any.
-    fn stop_signal(&self) -> Option<i32>;
-
-    /// A message for people.
-    fn note(&self, text: &str);
-
-    /// Whether the process that launched the tasks has ended its own task, and the run with it.
-    fn has_own_task_ended(&self) -> bool {
-        false
-    }
-}
 
 /// The tasks of a run on this machine. Dropping it kills those that still live.
 pub struct LaunchedRun<'a> {
@@ -124,11 +86,11 @@ impl<'a> LaunchedRun<'a> {
     ) -> Result<Self, PlaceError> {
         let cannot = || PlaceError::while_doing("cannot start the tasks");
         let servers = settings.servers.unwrap_or(0);
-        let bound_servers = bind(hosts, Role::Ps, servers).map_err(cannot())?;
+        let bound_servers = bind_tasks(hosts, Role::Ps, servers).map_err(cannot())?;
         // With servers, workers do not listen, but must be listed.
         let workers = settings.workers;
         let bound_workers = if settings.servers.is_none() || hosts.is_some() {
-            bind(hosts, Role::Worker, workers).map_err(cannot())?
+            bind_tasks(hosts, Role::Worker, workers).map_err(cannot())?
         } else {
             (0..workers).map(|_| BoundAddress::unbound("127.0.0.1:0".into())).collect()
         };
@@ -206,8 +168,9 @@ impl<'a> LaunchedRun<'a> {
 
     /// Waits until all tasks have ended. Passes a stop signal on, and starts lost tasks again.
     pub fn wait(&mut self) -> Result<(), PlaceError> {
-        while self.tasks.iter().any(|task| task.ended.is_none()) {
+        while self.tasks.iter().any(|task| task.ended.is_none()) || self.awaits_losses() {
             self.pass_on_stop();
+            self.replace_lost()?;
             for index in 0..self.tasks.len() {
                 self.check_task(index)?;
             }
@@ -224,6 +187,30 @@ impl<'a> LaunchedRun<'a> {
             None => Ok(()),
             Some(failure) => Err(self.describe_failure(&failure.end)),
         }
+    }
+
+    /// Whether a worker that this launcher has not started may still be lost.
+    fn awaits_losses(&self) -> bool {
+        self.hooks.replaces_others() && !self.hooks.has_own_task_ended()
+    }
+
+    /// Starts a task in place of one that another process had started and that is lost. The other
+    /// workers do not know where it is, so it connects to all of them.
+    fn replace_lost(&mut self) -> Result<(), PlaceError> {
+        let Some(task) = self.hooks.lost_worker() else { return Ok(()) };
+        let is_running = |one: &LaunchedTask| one.task == task && one.ended.is_none();
+        let is_ending = self.over.is_some() || self.stop_sent.is_some();
+        if self.restarts_left == 0 || is_ending || self.tasks.iter().any(is_running) {
+            return Ok(());
+        }
+        self.restarts_left -= 1;
+        let cannot = || PlaceError::while_doing(format!("cannot start another {task}"));
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(cannot())?;
+        let launched = self.start_task(task, Some(listener), true).map_err(cannot())?;
+        self.tasks.retain(|one| one.task != task);
+        self.tasks.push(launched);
+        self.hooks.note(&format!("{task} is lost: another process takes its place here"));
+        Ok(())
     }
 
     /// The error of the task that ended the run, and those of the others after it.
@@ -348,19 +335,20 @@ impl<'a> LaunchedRun<'a> {
         let has_failed = self.failure.is_some();
         let is_stopped = has_failed && self.hooks.stop_signal().is_some();
         let writes = self.settings.writes_checkpoints;
-        let grace = |role: Role| {
+        let may_write = |task: Task| writes && (task.role == Role::Ps || task.is_coordinator());
+        let grace = |task: Task| {
             if is_stopped {
                 GRACE_AFTER_SIGNAL
             } else if has_failed {
                 GRACE_AFTER_FAILURE
-            } else if role == Role::Ps && writes {
+            } else if may_write(task) {
                 GRACE_TO_WRITE
             } else {
                 GRACE
             }
         };
         let running = self.tasks.iter_mut().filter(|task| task.ended.is_none());
-        let late: Vec<_> = running.filter(|task| elapsed >= grace(task.task.role)).collect();
+        let late: Vec<_> = running.filter(|task| elapsed >= grace(task.task)).collect();
         if !late.is_empty() && !is_stopped {
             let names: Vec<_> = late.iter().map(|task| task.task.to_string()).collect();
             self.hooks
@@ -416,30 +404,4 @@ impl LaunchedTask {
         let _ = self.child.kill();
         self.ended = self.child.wait().ok();
     }
-}
-
-/// A task's address, and its listening socket if the launcher has bound it.
-struct BoundAddress {
-    address: String,
-    listener: Option<TcpListener>,
-}
-
-impl BoundAddress {
-    fn unbound(address: String) -> Self {
-        Self { address, listener: None }
-    }
-}
-
-/// Listening sockets for `count` tasks. On an emulated host, where every port is free, a task binds
-/// its socket itself.
-fn bind(hosts: Option<&EmulatedHosts>, role: Role, count: usize) -> io::Result<Vec<BoundAddress>> {
-    let bound = (0..count).map(|index| {
-        if let Some(hosts) = hosts {
-            return Ok(BoundAddress::unbound(hosts.address(Task { role, index })));
-        }
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?.to_string();
-        Ok(BoundAddress { address, listener: Some(listener) })
-    });
-    bound.collect()
 }

@@ -46,10 +46,13 @@
 // The examples of the README are compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
+mod address;
+mod bound_address;
 mod cluster;
 mod deploy;
 mod emulate;
 mod error;
+mod launch_hooks;
 mod launcher;
 mod launcher_channel;
 mod listen;
@@ -59,11 +62,13 @@ mod task_end;
 mod tf_config;
 mod token;
 
+pub use address::with_port;
 pub use cluster::{Cluster, Role, Task};
 pub use deploy::{KubernetesJob, ManifestKind};
 pub use emulate::{EmulateSettings, EmulatedHosts, may_create_networks};
 pub use error::PlaceError;
-pub use launcher::{LaunchHooks, LaunchSettings, LaunchedRun};
+pub use launch_hooks::{LaunchHooks, LaunchSettings};
+pub use launcher::LaunchedRun;
 pub use launcher_channel::{CHANNEL_VARIABLE, ChannelEnds, LauncherChannel};
 pub use listen::{LISTENER_VARIABLE, inherited_listener, listen};
 pub use meeting::{AgreedRun, ExpectedTask, Meeting, MeetingHooks, MeetingSettings, RoleSettings};

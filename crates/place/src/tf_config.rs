@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::address::{split_address, with_port};
 use crate::cluster::{Cluster, Role, Task};
 use crate::error::PlaceError;
 
@@ -15,6 +16,8 @@ use crate::error::PlaceError;
 pub const TF_CONFIG: &str = "TF_CONFIG";
 /// The remark on addresses that are a map instead of a list.
 const SPARSE_MAP: &str = "is a sparse map, which may not list all tasks";
+/// The port of an address that has none.
+const DEFAULT_PORT: u16 = 2222;
 /// The largest cluster.
 const MAX_TASKS: usize = 1_024;
 
@@ -129,7 +132,7 @@ fn read_job(
             return Err(format!("cluster.{job}: {index} is beyond the {MAX_TASKS} tasks allowed"));
         }
         let task = Task { role, index };
-        match addresses.insert(task, with_port(address)) {
+        match addresses.insert(task, listed(address)) {
             None => Ok(()),
             Some(_) => Err(format!("{task} is listed twice")),
         }
@@ -147,12 +150,10 @@ fn read_job(
     }
 }
 
-/// Adds TensorFlow's default port, 2222, to an address without one.
-fn with_port(address: &str) -> String {
-    let has_port = address.rsplit_once(':').is_some_and(|(host, port)| {
-        port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
-    });
-    if has_port { address.to_owned() } else { format!("{address}:2222") }
+/// The address with its port, or TensorFlow's default if it has none.
+fn listed(address: &str) -> String {
+    let (host, port) = split_address(address);
+    with_port(host, port.unwrap_or(DEFAULT_PORT))
 }
 
 fn read_task(task: &Value) -> Result<Task, String> {

@@ -30,7 +30,7 @@ pub(super) fn layers(plan: &Plan, workers: usize) -> Result<String, Failure> {
     let params = model.layout().len();
     let Some(layered) = model.layered() else { return Ok(String::new()) };
     let pieces = layered.pieces();
-    let settings = plan.settings([0; 32], TestHooks::default());
+    let settings = plan.settings([0; 32].into(), TestHooks::default());
     let conditions = ExchangeConditions::new(&settings, workers);
     if workers < 2 {
         return Ok(String::new());

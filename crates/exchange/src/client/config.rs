@@ -1,6 +1,6 @@
 //! The settings of a client.
 
-use crate::{PeerRole, ProcessName, WireFormat};
+use crate::{JobIdentity, PeerRole, ProcessName, WireFormat};
 
 /// The settings of a client.
 ///
@@ -22,7 +22,7 @@ pub struct ClientConfig {
     /// number.
     pub incarnation: u64,
     /// Identifies the job: equal on all tasks of a run.
-    pub job_digest: [u8; 32],
+    pub job: JobIdentity,
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
     /// The secret of the run, at most [`crate::MAX_TOKEN_BYTES`]; empty for none.
@@ -46,7 +46,7 @@ impl ClientConfig {
             role,
             slot: 0,
             incarnation: 1,
-            job_digest: [0; 32],
+            job: JobIdentity::default(),
             layout_digest: [0; 32],
             token: Vec::new(),
             servers,

@@ -16,7 +16,7 @@ impl Client {
             wire: config.wire,
             slot: config.slot,
             incarnation: config.incarnation,
-            job_digest: config.job_digest,
+            job: config.job.clone(),
             layout_digest: config.layout_digest,
             server: server as u32,
             servers: config.servers as u32,
@@ -46,6 +46,13 @@ impl Client {
     /// If the report is longer than [`CONTROL_BYTES`].
     pub fn release(report: Vec<u8>) -> ControlFrame {
         ControlFrame::new(FrameKind::Release, report)
+    }
+
+    /// Passes on why a server has failed the run, to the other servers. Without it they would take
+    /// this worker, which ends, for the cause.
+    pub fn pass_on_abort(why: &str) -> ControlFrame {
+        let bytes = &why.as_bytes()[..why.len().min(CONTROL_BYTES)];
+        ControlFrame::new(FrameKind::Abort, bytes.to_vec())
     }
 
     /// The coordinator's request to stop. Only server 0 acts on it. In `sync`, send it before the

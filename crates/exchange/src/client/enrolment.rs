@@ -8,8 +8,8 @@
 use super::event::ProtocolError;
 use crate::message::read_name;
 use crate::{
-    ControlFrame, FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProcessName,
-    Refusal, WireFormat,
+    ControlFrame, FrameKind, Generation, Header, Hello, JobIdentity, MessageError, PeerRole,
+    ProcessName, Refusal, WireFormat,
 };
 
 /// What server 0 tells a process on its roster.
@@ -42,7 +42,7 @@ pub struct Enrolment {
     /// Its index among the processes that the run began with, if it is one of them.
     pub home: Option<usize>,
     /// Identifies the job.
-    pub job_digest: [u8; 32],
+    pub job: JobIdentity,
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
     /// The secret of the run; empty for none.
@@ -62,7 +62,7 @@ impl Enrolment {
             wire: self.wire,
             slot: self.home.map_or(Hello::NO_SLOT, |home| home as u32),
             incarnation: self.process.id,
-            job_digest: self.job_digest,
+            job: self.job.clone(),
             layout_digest: self.layout_digest,
             servers: self.servers as u32,
             // The connections of its slots carry the generation; here it is only 0 or not.

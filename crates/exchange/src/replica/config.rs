@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::step_piece::StepPiece;
-use crate::{CHUNK_FLOATS, WireFormat, shard_ranges, worker_names};
+use crate::{CHUNK_FLOATS, JobIdentity, WireFormat, shard_ranges, worker_names};
 
 /// A worker owns a shard only if those of the workers before it would otherwise have more
 /// parameters than this: 16,384, or 64 KiB. A frame of that size costs little more than an empty
@@ -25,7 +25,7 @@ pub struct ReplicaConfig {
     /// The secret of the run, at most [`crate::MAX_TOKEN_BYTES`]; empty for none.
     pub token: Vec<u8>,
     /// Identifies the job: equal on all tasks of a run.
-    pub job_digest: [u8; 32],
+    pub job: JobIdentity,
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
     /// The number of updates after which the run stops.
@@ -56,7 +56,7 @@ impl ReplicaConfig {
             names: worker_names(workers),
             incarnation: 1,
             token: Vec::new(),
-            job_digest: [0; 32],
+            job: JobIdentity::default(),
             layout_digest: [0; 32],
             stop_steps: None,
             check_every: 100,

@@ -1,7 +1,8 @@
 //! How two workers find out that they belong to the same run.
 //!
 //! Of two workers the one with the higher slot connects and says `Hello`; the other compares, and
-//! answers with `Welcome` or `Refuse`. A worker begins as soon as it is connected to all others.
+//! answers with `Welcome` or `Refuse`. A process that takes the place of a lost worker at another
+//! address connects to all others. A worker begins as soon as it is connected to all others.
 //! There is no other start, since a peer that is not ready merely reads later. Both also state how
 //! far their replicas are (`regroup.rs`).
 
@@ -9,7 +10,7 @@ use super::peer::{COORDINATOR, ReplicaPosition};
 use super::state::Replica;
 use crate::{
     ControlFrame, Flags, FrameKind, Generation, Header, Hello, MessageError, PeerRole,
-    ProtocolError, Refusal, RefuseCode, Welcome,
+    ProtocolError, Refusal, RefuseCode, RunIdentity, Welcome,
 };
 
 /// Why a `Hello` is not accepted.
@@ -34,7 +35,7 @@ impl Replica {
             wire: config.wire,
             slot: config.slot as u32,
             incarnation: config.incarnation,
-            job_digest: config.job_digest,
+            job: config.job.clone(),
             layout_digest: config.layout_digest,
             server: peer as u32,
             servers: self.peers.len() as u32,
@@ -95,8 +96,15 @@ impl Replica {
     /// Checks everything that both ends must agree on.
     fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
         let config = &self.config;
-        let (job, layout) = (&config.job_digest, &config.layout_digest);
-        hello.check_run(&config.token, config.wire, job, layout)?;
+        RunIdentity {
+            name: self.name(config.slot),
+            names: &config.names,
+            token: &config.token,
+            wire: config.wire,
+            job: &config.job,
+            layout_digest: &config.layout_digest,
+        }
+        .check(hello)?;
         let (here, workers) = (config.slot, self.peers.len());
         let (server, servers) = (hello.server as usize, hello.servers as usize);
         if hello.role != PeerRole::Replica || (server, servers) != (here, workers) {
@@ -108,7 +116,10 @@ impl Replica {
             return Err(Refusal::new(RefuseCode::WrongServer, text));
         }
         let slot = hello.slot as usize;
-        if slot <= here || slot >= workers {
+        // Of two workers the one with the higher slot connects, unless the other one takes the
+        // place of a lost worker at another address.
+        let may_connect = slot > here || slot < here && config.recovers;
+        if !may_connect || slot >= workers {
             let text = format!("slot {slot} does not connect to slot {here} of {workers}");
             return Err(Refusal::new(RefuseCode::BadSlot, text));
         }

@@ -13,7 +13,7 @@ use super::violation::{Checked, Violation};
 use crate::members::MemberState;
 use crate::{
     ConnId, Flags, FrameBody, FrameKind, Header, Hello, MessageError, PeerRole, Refusal,
-    RefuseCode, Store, Welcome,
+    RefuseCode, RunIdentity, Store, Welcome,
 };
 
 /// Evaluators that may be connected at a time.
@@ -30,23 +30,44 @@ struct NextPush {
 impl Server {
     /// Answers a `Hello` with `Welcome`, and with `Start` if the run has started; or refuses it.
     pub(super) fn hello(&mut self, conn: ConnId, bytes: &[u8], host: &mut impl Host) -> Checked {
-        let checked = match Hello::decode(bytes) {
-            Ok(hello) => self.check_hello(&hello).map(|()| hello),
+        match Hello::decode(bytes) {
+            Ok(hello) => match self.check_hello(&hello) {
+                Ok(()) => self.admit(conn, &hello, host),
+                Err(refusal) => self.refuse(conn, Some(&hello), &refusal, host),
+            },
             Err(error @ MessageError::Version(_)) => {
-                Err(Refusal::new(RefuseCode::WrongVersion, error.to_string()))
+                let refusal = Refusal::new(RefuseCode::WrongVersion, error.to_string());
+                self.refuse(conn, None, &refusal, host);
             }
             Err(error) => return Err(Violation(error.to_string())),
-        };
-        match checked {
-            Ok(hello) => self.admit(conn, &hello, host),
-            Err(refusal) => {
-                host.note(Level::Warning, &format!("refused a connection: {}", refusal.text));
-                self.send_control(conn, FrameKind::Refuse, &refusal.encode(), host);
-                host.close(conn, "refused");
-                self.connections.remove(conn);
-            }
         }
         Ok(())
+    }
+
+    /// Refuses a client, and remembers why if the start waits for it.
+    fn refuse(
+        &mut self,
+        conn: ConnId,
+        hello: Option<&Hello>,
+        refusal: &Refusal,
+        host: &mut impl Host,
+    ) {
+        let address = host.address(conn);
+        let at = address.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
+        // What a client says of itself without the token is not believed.
+        let known = hello.filter(|_| refusal.code != RefuseCode::WrongToken);
+        let sender = known.map(|hello| hello.sender(&self.config.names));
+        let sender = sender.unwrap_or_else(|| "a connection".into());
+        host.note(Level::Warning, &format!("refused {sender}{at}: {}", refusal.text));
+        let slot = known.map_or(usize::MAX, |hello| hello.slot as usize);
+        let is_worker =
+            known.is_some_and(|hello| matches!(hello.role, PeerRole::Worker | PeerRole::Process));
+        if is_worker && slot < self.members.len() && refusal.is_permanent() {
+            self.members[slot].refusal = Some(format!("refused{at}: {}", refusal.text));
+        }
+        self.send_control(conn, FrameKind::Refuse, &refusal.encode(), host);
+        host.close(conn, "refused");
+        self.connections.remove(conn);
     }
 
     /// Lets in a client whose `Hello` has passed all checks.
@@ -81,8 +102,15 @@ impl Server {
                 Ok(())
             };
         }
-        let (job, layout) = (&config.job_digest, &config.layout_digest);
-        hello.check_run(&config.token, config.wire, job, layout)?;
+        RunIdentity {
+            name: &format!("ps:{}", config.index),
+            names: &config.names,
+            token: &config.token,
+            wire: config.wire,
+            job: &config.job,
+            layout_digest: &config.layout_digest,
+        }
+        .check(hello)?;
         if (hello.server as usize, hello.servers as usize) != (config.index, config.servers) {
             let (index, servers) = (config.index, config.servers);
             let text = format!(
@@ -205,7 +233,7 @@ impl Server {
         (member.vacant_since_ms, member.offer, member.superseded_by) = (None, None, None);
         member.incarnation = Some(hello.incarnation);
         member.conn = Some(conn);
-        member.absence = None;
+        (member.absence, member.refusal) = (None, None);
         member.heard_ms = self.now_ms;
         if member.state == MemberState::Absent {
             member.state = MemberState::Active;

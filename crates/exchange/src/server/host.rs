@@ -54,6 +54,11 @@ pub trait Host {
     /// The server has already forgotten the connection: it ignores later calls about it.
     fn close(&mut self, conn: ConnId, reason: &str);
 
+    /// The address of a connection's other end, if it is known.
+    fn address(&self, _conn: ConnId) -> Option<String> {
+        None
+    }
+
     /// Writes a line to the log.
     fn note(&mut self, level: Level, text: &str);
 

@@ -94,6 +94,12 @@ impl Server {
                 Ok(())
             }
             (FrameKind::Finish, _) if is_coordinator => self.finish(host),
+            (FrameKind::Abort, Payload::Bytes(why)) => {
+                let why: String =
+                    String::from_utf8_lossy(why).chars().filter(|c| !c.is_control()).collect();
+                self.fail(&why, host);
+                Ok(())
+            }
             (kind, _) => Err(Violation(format!("{kind:?} from {}", self.members[slot].name))),
         }
     }

@@ -45,7 +45,7 @@ impl PayloadLimits {
             Push => self.chunk_bytes,
             PushKeys => 4 * self.keys + max_keys_bytes(self.keys),
             PullKeys => max_keys_bytes(self.keys),
-            Pull | Leave | Release | Stop | Collect | Finish | Heartbeat | Checkpoint => {
+            Pull | Leave | Release | Stop | Collect | Finish | Heartbeat | Checkpoint | Abort => {
                 kind.max_payload_bytes()
             }
             _ => return Err(format!("{kind:?}, which no client may send")),

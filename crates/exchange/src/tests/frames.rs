@@ -46,14 +46,16 @@ proptest! {
         server: u32, servers: u32,
         token in proptest::collection::vec(any::<u8>(), 0..=256), cut in 1usize..80,
         (id, name) in (any::<u64>(), "[a-z0-9:._-]{0,64}"),
+        keys in "[a-z.]{0,20}( = [0-9]{0,9}\n)?",
         number: u64, base in proptest::option::of(0..u64::MAX),
     ) {
         let role = if is_worker { PeerRole::Worker } else { PeerRole::Evaluator };
         let wire = if is_rounded { WireFormat::Bf16 } else { WireFormat::F32 };
-        let [job_digest, layout_digest] = digests;
+        let [digest, layout_digest] = digests;
+        let job = JobIdentity { digest, keys: keys.into() };
         let version = PROTOCOL_VERSION;
         let hello = Hello {
-            version, role, wire, slot, incarnation, job_digest, layout_digest, server, servers,
+            version, role, wire, slot, incarnation, job, layout_digest, server, servers,
             token,
             process: ProcessName { id, name },
             generation: Generation { number, base },

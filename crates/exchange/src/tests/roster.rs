@@ -64,7 +64,7 @@ impl RosterRun {
         let mut enrolment = Enrolment {
             process: ProcessName { id: process, name },
             home: home.map(|home| home as usize),
-            job_digest: JOB,
+            job: JOB.into(),
             layout_digest: LAYOUT,
             token: TOKEN.to_vec(),
             wire: WireFormat::F32,

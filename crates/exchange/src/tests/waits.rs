@@ -102,11 +102,35 @@ fn only_clients_that_agree_on_everything_are_accepted() {
     };
     check(|config| config.token[0] ^= 1, 0, RefuseCode::WrongToken);
     check(|config| config.token.clear(), 0, RefuseCode::WrongToken);
-    check(|config| config.job_digest[3] ^= 1, 0, RefuseCode::WrongJob);
+    check(|config| config.job.digest[3] ^= 1, 0, RefuseCode::WrongJob);
     check(|config| config.layout_digest[3] ^= 1, 0, RefuseCode::WrongLayout);
     check(|config| config.servers = 2, 0, RefuseCode::WrongServer);
     check(|config| config.wire = WireFormat::Bf16, 0, RefuseCode::WrongWire);
     check(|_| {}, 3, RefuseCode::BadSlot);
+}
+
+#[test]
+fn a_start_names_the_worker_that_was_refused_and_why() {
+    let mut test = server(OnLoss::Fail);
+    let mut other = worker_config(1, PARAMS);
+    other.job.digest[0] ^= 1;
+    test.join(9, other);
+    let named = "worker:0, worker:1 (refused: it works for another job), worker:2";
+    assert_eq!(test.server.missing(), named);
+    test.join(1, worker_config(1, PARAMS));
+    assert_eq!(test.server.missing(), "worker:0, worker:2");
+}
+
+#[test]
+fn a_worker_that_ends_because_of_another_server_is_not_taken_for_the_cause() {
+    let mut test = started(OnLoss::Fail);
+    let why = "worker:2 was lost: connection reset";
+    let ControlFrame { header, body } = Client::pass_on_abort(why);
+    test.send(1, header, &body);
+    test.close(1, "the other end closed it");
+    assert_eq!(test.server.outcome(), Some(&Outcome::Failed(why.into())));
+    let aborts = test.host.texts(FrameKind::Abort);
+    assert!(aborts.contains(&(0, why.into())), "{aborts:?}");
 }
 
 #[test]

@@ -14,6 +14,18 @@ use crate::outcome::LinkOutcome;
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ServerConnections {
+    /// Tells the other servers why the run has failed, before the end of this worker's connections
+    /// looks like the cause.
+    pub(super) fn pass_on(&mut self, from: usize, why: &str) {
+        let abort = Client::pass_on_abort(why);
+        for server in (0..self.peers.len()).filter(|&server| server != from) {
+            if self.peers[server].is_connected() && self.client.is_welcome_at(server) {
+                // The server may be gone too.
+                let _ = self.peers[server].send_control(&abort.header, &abort.body);
+            }
+        }
+    }
+
     /// Coordinator only: the reports of all workers and servers, a list from each server. The
     /// servers answer when all workers have left.
     pub fn collect_reports(

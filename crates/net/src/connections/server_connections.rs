@@ -273,7 +273,10 @@ impl ServerConnections {
             }
             ClientEvent::Refused(refusal) => peer.refused(refusal),
             ClientEvent::Notice(text) => observer.note(&text),
-            ClientEvent::Abort(why) => return Err(LinkError::Aborted(why)),
+            ClientEvent::Abort(why) => {
+                self.pass_on(server, &why);
+                return Err(LinkError::Aborted(why));
+            }
             ClientEvent::Reports(reports) => self.reports[server] = Some(reports),
             ClientEvent::Bye => {
                 peer.said_goodbye = true;

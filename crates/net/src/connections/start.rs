@@ -83,6 +83,7 @@ impl ServerConnections {
             self.connect_missing();
             // A server may know of a newer generation than the others: then all are called again.
             self.read_greetings(observer)?;
+            self.check_denials()?;
             if observer.should_give_up() {
                 return Err(LinkError::Interrupted { awaited: self.missing() });
             }
@@ -108,9 +109,19 @@ impl ServerConnections {
         let states = self.peers.iter().filter(|peer| peer.state != PeerState::Started);
         let states = states.map(|peer| match peer.state {
             PeerState::Ready => format!("other workers, as {} does", peer.name),
-            _ => format!("{} at {}, {}", peer.name, peer.address, peer.state),
+            _ => describe(peer),
         });
         states.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Fails if a server belongs to another run: no attempt can succeed then.
+    fn check_denials(&self) -> Result<(), LinkError> {
+        let denies = |peer: &&ServerPeer| match &peer.state {
+            PeerState::Denied(refusal) => refusal.is_permanent(),
+            _ => false,
+        };
+        let denied = self.peers.iter().find(denies);
+        denied.map_or(Ok(()), |peer| Err(LinkError::Denied(describe(peer))))
     }
 
     /// Connects to every server that is not connected and whose next attempt is due.
@@ -167,4 +178,9 @@ impl ServerConnections {
         }
         Ok(())
     }
+}
+
+/// A server, its address and its state.
+fn describe(peer: &ServerPeer) -> String {
+    format!("{} at {}, {}", peer.name, peer.address, peer.state)
 }

@@ -1,5 +1,7 @@
 //! What a worker of a mesh needs to know, and what it contributes to a step.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The addresses of all workers, and the limits of waits for them.
@@ -13,6 +15,21 @@ pub struct MeshConfig {
     pub stall_timeout: Duration,
     /// The time that a lost worker has to come back, if the run recovers from losses.
     pub rejoin_timeout: Duration,
+    /// Whether this worker takes the place of a lost one at another address: it connects to all
+    /// others, since they cannot connect to it.
+    pub dials_all: bool,
+    /// Receives the workers that are lost.
+    pub losses: Option<LossReport>,
+}
+
+/// Receives the slots of workers that are lost and do not come back, several times a second.
+#[derive(Clone)]
+pub struct LossReport(pub Arc<dyn Fn(usize) + Send + Sync>);
+
+impl fmt::Debug for LossReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LossReport")
+    }
 }
 
 impl MeshConfig {
@@ -23,6 +40,8 @@ impl MeshConfig {
             start_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(600),
             rejoin_timeout: Duration::from_secs(60),
+            dials_all: false,
+            losses: None,
         }
     }
 }

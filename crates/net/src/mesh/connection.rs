@@ -44,6 +44,12 @@ impl MeshConnection {
         }
     }
 
+    /// Where the other end is, as the end of a sentence.
+    pub(super) fn peer_address(&mut self) -> String {
+        let address = self.frames.stream().peer_addr();
+        address.map(|address| format!(" at {address}")).unwrap_or_default()
+    }
+
     pub(super) fn traffic(&self) -> Traffic {
         self.frames.traffic()
     }

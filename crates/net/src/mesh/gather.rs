@@ -63,7 +63,7 @@ impl Mesh {
             state: initial_state(other, slot),
             connection: None,
             next_attempt: now,
-            absence: Absence { since: now, limit: config.start_timeout },
+            absence: Absence { since: now, limit: config.start_timeout, is_lost: false },
         };
         let mut mesh = Self {
             peers: (0..workers).map(peer).collect(),
@@ -105,7 +105,10 @@ impl Mesh {
                 GatherReason::Start => {
                     wait.check_start(self.config.start_timeout, || self.missing())?;
                 }
-                GatherReason::Loss => self.check_absences()?,
+                GatherReason::Loss => {
+                    self.check_absences()?;
+                    self.report_losses();
+                }
             }
             if wait.should_note() {
                 observer.note(&match reason {
@@ -131,17 +134,22 @@ impl Mesh {
     /// The missing workers, and the state of each.
     fn missing(&self) -> String {
         let missing = self.replica.others().filter(|&slot| !self.replica.is_connected(slot));
-        let states = missing.map(|slot| {
-            let (name, address) = (self.replica.name(slot), &self.config.addresses[slot]);
-            format!("{name} at {address}, {}", self.peers[slot].state)
-        });
-        let states: Vec<_> = states.collect();
+        let states: Vec<_> = missing.map(|slot| self.describe(slot)).collect();
         if states.is_empty() { "all workers to start".into() } else { states.join("; ") }
     }
 
-    /// Connects to every lower slot that is not connected and whose next attempt is due.
+    /// A worker, its address and its state.
+    fn describe(&self, slot: usize) -> String {
+        let (name, address) = (self.replica.name(slot), &self.config.addresses[slot]);
+        format!("{name} at {address}, {}", self.peers[slot].state)
+    }
+
+    /// Connects to every lower slot that is not connected and whose next attempt is due; in place
+    /// of a lost worker also to higher ones.
     fn connect_missing(&mut self) {
-        for slot in 0..self.replica.slot() {
+        let own = self.replica.slot();
+        let dialled = if self.config.dials_all { self.peers.len() } else { own };
+        for slot in (0..dialled).filter(|&slot| slot != own) {
             let peer = &self.peers[slot];
             if peer.connection.is_some() || Instant::now() < peer.next_attempt {
                 continue;
@@ -180,7 +188,13 @@ impl Mesh {
             };
             let peer = &mut self.peers[slot];
             match state {
-                Ok(PeerState::Denied(refusal)) => peer.state = PeerState::Denied(refusal),
+                Ok(PeerState::Denied(refusal)) => {
+                    let is_permanent = refusal.is_permanent();
+                    peer.state = PeerState::Denied(refusal);
+                    if is_permanent {
+                        return Err(LinkError::Denied(self.describe(slot)));
+                    }
+                }
                 Ok(state) => {
                     peer.state = state;
                     peer.connection = Some(connection);
@@ -252,7 +266,9 @@ impl Mesh {
                 Ok(slot) => self.welcome(slot, peer.connection)?,
                 Err(GreetError::Stranger(_)) => {}
                 Err(GreetError::Refused { refusal, slot }) => {
-                    observer.note(&format!("refused a connection: {}", refusal.text));
+                    let name = slot.map_or("a connection", |slot| self.replica.name(slot));
+                    let at = peer.connection.peer_address();
+                    observer.note(&format!("refused {name}{at}: {}", refusal.text));
                     send_refusal(&mut peer.connection, &refusal);
                     if let Some(slot) = slot.filter(|&slot| !self.replica.is_connected(slot)) {
                         self.peers[slot].state = PeerState::Denied(refusal);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use paceline_exchange::{StepMemory, WholeGradient};
 
+use super::config::LossReport;
 use super::fault::MeshFault;
 use super::gather::{GatherReason, initial_state};
 use super::state::{Absence, Mesh};
@@ -19,6 +20,8 @@ use crate::observer::LinkObserver;
 
 /// How often workers may be lost before a step is made; more often is a fault, not an accident.
 const MAX_LOSSES: u32 = 100;
+/// How long a lost worker may take to connect again before it is reported.
+const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// How long one poll waits while the coordinator collects reports.
 const REPORT_POLL: Duration = Duration::from_millis(20);
 
@@ -87,7 +90,7 @@ impl Mesh {
             let peer = &mut self.peers[slot];
             peer.state = initial_state(slot, self.replica.slot());
             peer.next_attempt = now;
-            peer.absence = Absence { since: now, limit };
+            peer.absence = Absence { since: now, limit, is_lost };
         }
     }
 
@@ -143,6 +146,17 @@ impl Mesh {
         })
     }
 
+    /// Reports the workers that are lost and have not come back by themselves.
+    pub(super) fn report_losses(&self) {
+        let Some(LossReport(report)) = &self.config.losses else { return };
+        let is_lost = |slot: &usize| {
+            let absence = self.peers[*slot].absence;
+            let is_late = absence.is_lost && absence.since.elapsed() >= REPORT_AFTER;
+            is_late && self.is_missed(*slot)
+        };
+        self.replica.others().filter(is_lost).for_each(|slot| report(slot));
+    }
+
     /// Whether a peer is needed and not connected.
     fn is_missed(&self, slot: usize) -> bool {
         !self.replica.is_connected(slot) && self.replica.needs(slot)
@@ -162,7 +176,7 @@ impl Mesh {
         self.close(slot);
         self.replica.connection_lost(slot);
         let limit = self.config.rejoin_timeout;
-        self.peers[slot].absence = Absence { since: Instant::now(), limit };
+        self.peers[slot].absence = Absence { since: Instant::now(), limit, is_lost: true };
     }
 
     /// Coordinator only, after the last step: waits for the reports of all workers. One that is
@@ -188,6 +202,7 @@ impl Mesh {
                 Err(fault) => return Err(fault),
             }
             self.check_absences()?;
+            self.report_losses();
             self.poll(REPORT_POLL)?;
             wait.check(self.config.stall_timeout, || self.awaited())?;
             if wait.should_note() {

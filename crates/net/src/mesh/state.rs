@@ -47,6 +47,8 @@ pub(super) struct MeshPeer {
 pub(super) struct Absence {
     pub(super) since: Instant,
     pub(super) limit: Duration,
+    /// The worker itself is gone; otherwise it may not have noticed that another one is.
+    pub(super) is_lost: bool,
 }
 
 impl Mesh {
@@ -157,6 +159,12 @@ impl Mesh {
     /// The names of the workers that this one waits for.
     pub(super) fn awaited(&self) -> String {
         let slots = self.replica.awaited().into_iter();
-        slots.map(|slot| self.replica.name(slot)).collect::<Vec<_>>().join(", ")
+        let names = slots.map(|slot| self.replica.name(slot)).collect::<Vec<_>>().join(", ");
+        // An owner knows which gradients are missing. The others know only the owner.
+        if self.replica.is_owner() {
+            names
+        } else {
+            format!("{names}, which may wait for another worker")
+        }
     }
 }

@@ -143,6 +143,11 @@ impl Host for LockedHost<'_, '_, '_, '_> {
         }
     }
 
+    fn address(&self, conn: ConnId) -> Option<String> {
+        let peer = self.host.shared.find(conn)?.stream().peer_addr().ok()?;
+        Some(peer.to_string())
+    }
+
     fn note(&mut self, level: Level, text: &str) {
         match &mut self.host.notes {
             Some(notes) => notes.push(ServerNote { level, text: text.to_owned() }),

@@ -18,7 +18,7 @@ use paceline_exchange::{FrameKind, Header};
 use crate::inbound::{Inbound, ReadProgress};
 
 /// The most strangers at a time.
-const MAX_STRANGERS: usize = 1_024;
+const MAX_STRANGERS: usize = 512;
 /// How long a stranger may take to say `Hello`.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 

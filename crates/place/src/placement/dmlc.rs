@@ -3,6 +3,7 @@
 
 use super::ranked::{MeetingPart, PlacementRule, RankedPlace};
 use super::variables::Variables;
+use crate::address::with_port;
 use crate::error::PlaceError;
 
 const ROLE: &str = "DMLC_ROLE";
@@ -34,7 +35,7 @@ pub(super) fn read(variables: &Variables) -> Result<Option<RankedPlace>, PlaceEr
         .to_vec();
     if let Some(host) = variables.text("DMLC_PS_ROOT_URI") {
         let port = variables.required("DMLC_PS_ROOT_PORT", "DMLC_PS_ROOT_URI")?;
-        place.meeting = Some(format!("{host}:{port}"));
+        place.meeting = Some(with_port(host, port));
     }
     Ok(Some(place))
 }

@@ -2,6 +2,7 @@
 
 use super::ranked::{PlacementRule, RankedPlace, RunId};
 use super::variables::Variables;
+use crate::address::with_port;
 use crate::error::PlaceError;
 
 /// The port of `torchrun`'s meeting point if none is set.
@@ -100,7 +101,5 @@ fn address(
     if number > usize::from(u16::MAX) {
         return Err(PlaceError::Usage(format!("{} is not a port", variables.shown(port))));
     }
-    let is_bare_ipv6 = host.contains(':') && !host.starts_with('[');
-    let host = if is_bare_ipv6 { format!("[{host}]") } else { host.to_owned() };
-    Ok(Some(format!("{host}:{number}")))
+    Ok(Some(with_port(host, number)))
 }

@@ -19,7 +19,7 @@ pub(crate) fn flat_layout(params: usize) -> Layout {
 pub(crate) fn worker_config(slot: usize, total_params: usize) -> ClientConfig {
     ClientConfig {
         slot: slot as u32,
-        job_digest: JOB,
+        job: JOB.into(),
         layout_digest: LAYOUT,
         token: TOKEN.to_vec(),
         ..ClientConfig::new(PeerRole::Worker, 1, total_params)
@@ -49,7 +49,7 @@ impl TestServer {
     fn new(config: ServerConfig, store: Store) -> Self {
         let identity = ServerConfig {
             token: TOKEN.to_vec(),
-            job_digest: JOB,
+            job: JOB.into(),
             layout_digest: LAYOUT,
             ..config
         };

@@ -195,7 +195,7 @@ fn workers_that_do_not_belong_to_the_run_are_refused() {
     };
     for (config, expected) in [
         (other(&|c| c.token = b"Secret".to_vec()), (RefuseCode::WrongToken, None)),
-        (other(&|c| c.job_digest = [8; 32]), (RefuseCode::WrongJob, Some(2))),
+        (other(&|c| c.job = [8; 32].into()), (RefuseCode::WrongJob, Some(2))),
         (other(&|c| c.layout_digest = [8; 32]), (RefuseCode::WrongLayout, Some(2))),
         (other(&|c| c.names = worker_names(4)), (RefuseCode::WrongServer, Some(2))),
         (other(&|c| c.wire = WireFormat::Bf16), (RefuseCode::WrongWire, Some(2))),
@@ -209,4 +209,13 @@ fn workers_that_do_not_belong_to_the_run_are_refused() {
     let mut broken = hello.clone();
     broken[0] = b'X';
     assert!(matches!(here.accept_hello(&header, &broken), Err(GreetError::Stranger(_))));
+}
+
+#[test]
+fn a_process_in_place_of_a_lost_worker_may_connect_to_higher_slots() {
+    let plan = ReplicaPlan { workers: 3, ..ReplicaPlan::draw(3, true) };
+    let mut here = plan.replica(plan.config(2));
+    let ControlFrame { header, body: hello } = plan.replica(plan.config(1)).hello(2);
+    assert_eq!(here.accept_hello(&header, &hello), Ok(1));
+    assert!(here.is_connected(1));
 }

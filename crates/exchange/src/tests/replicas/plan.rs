@@ -59,7 +59,7 @@ impl ReplicaPlan {
     pub(crate) fn config(&self, slot: usize) -> ReplicaConfig {
         ReplicaConfig {
             token: TOKEN.to_vec(),
-            job_digest: JOB,
+            job: JOB.into(),
             layout_digest: LAYOUT,
             stop_steps: self.stop_steps,
             check_every: 2,

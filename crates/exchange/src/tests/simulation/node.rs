@@ -52,7 +52,7 @@ pub(crate) fn node(plan: &SimPlan, index: usize, from: Option<&ServerCopy>) -> S
         rejoin_ms: plan.rejoin_ms,
         stall_ms: 60_000,
         token: TOKEN.to_vec(),
-        job_digest: JOB,
+        job: JOB.into(),
         layout_digest: LAYOUT,
         chunk_floats: plan.chunk_floats,
         wire: plan.wire,

@@ -50,7 +50,7 @@ impl SimWorld {
         let enrolment = Enrolment {
             process: ProcessName { id: self.incarnation, name },
             home,
-            job_digest: JOB,
+            job: JOB.into(),
             layout_digest: LAYOUT,
             token: TOKEN.to_vec(),
             wire: self.plan.wire,

@@ -1,0 +1,18 @@
+use super::*;
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn every_key_finds_its_value(
+        keys in proptest::collection::btree_set(0u32..500, 1..100),
+        picks in proptest::collection::vec(any::<bool>(), 100),
+    ) {
+        let keys: Vec<u32> = keys.into_iter().collect();
+        let params: Vec<f32> = keys.iter().map(|&key| key as f32).collect();
+        let wanted: Vec<u32> =
+            keys.iter().zip(picks).filter(|(_, pick)| *pick).map(|(&key, _)| key).collect();
+        let mut values = Vec::new();
+        gather(&keys, &params, &wanted, &mut values);
+        prop_assert_eq!(values, wanted.iter().map(|&key| key as f32).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,16 @@
+use super::*;
+
+#[test]
+fn a_test_set_that_says_little_is_named() {
+    assert!(warnings(&[5, 5], &[1, 1], true).is_empty());
+    assert!(warnings(&[5, 5, 5], &[1, 1], false).is_empty());
+    let one = warnings(&[5, 5], &[3], true);
+    assert_eq!(one.len(), 1);
+    assert!(one[0].contains("every label is 0") && one[0].contains("AUC is undefined"));
+    let unseen = warnings(&[5, 0, 5], &[1, 2, 1, 4], false);
+    assert_eq!(
+        unseen,
+        ["the test set has labels that training never sees: 1, 3 (6 of 8 test examples)"]
+    );
+    assert_eq!(warnings(&[5], &[0, 2], true).len(), 3);
+}
