@@ -190,6 +190,13 @@ impl KnownGradients {
         }
     }
 
+    /// Nothing is known any more, as before the first step.
+    pub(super) fn forget(&mut self) {
+        self.changed.clear();
+        let all = [&mut self.sent, &mut self.received, &mut self.means];
+        all.into_iter().flatten().flatten().for_each(|chunk| *chunk = KnownChunk::default());
+    }
+
     /// The present step is made.
     pub(super) fn settle(&mut self) {
         for part in std::mem::take(&mut self.changed) {

@@ -28,6 +28,16 @@ impl Replica {
         if !self.is_rounded() {
             return Ok(());
         }
+        if furthest.step == 0 {
+            // No replica that has made a step is left, so the run begins again.
+            self.known.forget();
+            self.mean.fill(0.0);
+            return Ok(());
+        }
+        if self.global_step > furthest.step {
+            // What this worker knows is ahead of every replica that is whole.
+            return Err(self.known_lost(self.others().filter(|&slot| self.peers[slot].is_fresh)));
+        }
         let newcomers: Vec<_> =
             (0..self.peers.len()).filter(|&slot| self.is_newcomer(slot, furthest)).collect();
         let own = self.config.slot;
@@ -55,11 +65,14 @@ impl Replica {
                 self.peers[newcomer].known_to_send = Some(0);
                 Ok(())
             }
-            _ => {
-                let names: Vec<_> = newcomers.iter().map(|&slot| self.name(slot)).collect();
-                Err(ReplicaError::KnownLost { names: names.join(" and ") })
-            }
+            _ => Err(self.known_lost(newcomers.into_iter())),
         }
+    }
+
+    /// These workers were lost together, and with them what only they knew.
+    fn known_lost(&self, slots: impl Iterator<Item = usize>) -> ReplicaError {
+        let names: Vec<_> = slots.map(|slot| self.name(slot)).collect();
+        ReplicaError::KnownLost { names: names.join(" and ") }
     }
 
     /// Whether a replica does not know what it should after the last step that was made. One that

@@ -80,6 +80,22 @@ fn a_run_that_rounds_ends_with_its_bits_unless_two_workers_are_lost_at_once() {
     assert!(failures < seeds as usize / 4, "{failures} workers failed in {seeds} runs");
 }
 
+/// A worker is one step behind and loses the only replica that has made the step, while another
+/// process is new: no replica is whole, so the run begins again, and what was known counts no more.
+#[test]
+fn a_run_that_rounds_and_begins_again_ends_with_its_bits() {
+    let seed = 6_758;
+    let plan = ReplicaPlan { wire: WireFormat::Bf16, ..ReplicaPlan::draw(seed, true) };
+    let (params, _) = plan.plain_loop();
+    let mut world = ReplicaWorld::new(plan, seed);
+    draw_deaths(&mut world);
+    let world = world.play();
+    for process in world.processes.iter().flatten() {
+        assert_eq!(process.failed, None);
+        assert_eq!(process.replica.params(), params);
+    }
+}
+
 #[test]
 fn a_worker_that_dies_fails_the_run_for_all_and_is_named_by_all() {
     let mut failures = 0;
