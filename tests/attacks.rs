@@ -73,7 +73,7 @@ fn thousands_of_bad_handshakes_leave_the_log_short() {
     }
     launched.wait_for_more_steps();
     let log = sandbox.run_folder("run").log("ps:0");
-    assert_says(&log, &["refused a connection: the token is not this run's"]);
+    assert_says(&log, &["refused a connection at 127.0.0.1:", ": the token is not this run's"]);
     assert!(log.lines().count() < 200, "{attempts} attempts fill the log: {log}");
     end_unharmed(&sandbox, launched);
 }

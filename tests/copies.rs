@@ -63,7 +63,8 @@ fn a_run_whose_disk_is_lost_continues_from_its_copy_to_the_same_bits() {
         names(dir).into_iter().filter(|name| name.ends_with("/manifest.json")).collect()
     };
     let kept = manifests(&to);
-    assert_eq!(kept, manifests(&run.join("checkpoints")));
+    assert_eq!(kept.last(), manifests(&run.join("checkpoints")).last());
+    assert!(kept.len() <= 2, "{kept:?}");
     let last: u64 = kept[kept.len() - 1][5..17].parse().unwrap();
     // Another run cannot use the place.
     let other = sandbox.fails(

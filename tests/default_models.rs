@@ -25,7 +25,7 @@ fn explain_shows_the_defaults_of_a_model_and_their_reason() {
     let reason = "default: model.kind is lenet";
     assert_explains(&lenet, "batch = 64", reason);
     assert_explains(&lenet, "init = \"glorot\"", "default");
-    assert_explains(&lenet, "every = \"auto\"", "default");
+    assert_explains(&lenet, "every = \"auto\"", "default: at most 5 % of the processor time");
     let target = explained(&sandbox, &["model.kind=lenet", "train.stop.test_loss=0.5"]);
     let reason = "default: train.stop.test_loss is set and model.kind is lenet";
     assert_explains(&target, "every = 1000", reason);

@@ -96,7 +96,7 @@ fn reading_shows_how_far_it_got_and_ctrl_c_ends_it_at_once_without_a_run() {
             // The second time, it continues what was converted the first time.
             first.wait_for("continuing after the ");
         }
-        first.wait_for("generating clicks: 0 % (");
+        first.wait_for("generating clicks: ");
         assert_says(&first.stderr(), &[" rows, ", " left)"]);
         // Another run that needs the same rows waits, and says for which process.
         let mut second = endless(&sandbox, "second", &cache);

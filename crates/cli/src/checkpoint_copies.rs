@@ -6,6 +6,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_depot::{Copier, StoredRun, open_store};
@@ -15,6 +16,7 @@ use paceline_record::names::files;
 use paceline_record::{RunDir, TaskLog};
 
 use crate::Failure;
+use crate::launch::read_summary;
 use crate::progress::write_line;
 use crate::stop_source::StopSource;
 use crate::train_options::{TrainOptions, checkpoint_dir};
@@ -28,6 +30,9 @@ const TEST_LOG: &str = "tests.jsonl";
 const LAST_LIMIT: Duration = Duration::from_secs(600);
 /// The same after a signal.
 const SIGNAL_LIMIT: Duration = Duration::from_millis(2_500);
+/// How long the servers of a run may take to write the last checkpoint after its end.
+const SERVERS_LIMIT: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// After how long people learn that the run's end waits for the copy.
 const NOTE_AFTER: Duration = Duration::from_secs(1);
 
@@ -121,20 +126,27 @@ pub(crate) fn start(
     let keep = plan.checkpoint.map_or(1, |checkpoint| checkpoint.keep);
     let note = move |text: &str| log.info(text);
     let copier = Copier::start(copies, checkpoints, keep, beside, note).map_err(cannot_use(to))?;
-    Ok(Some(RunCopier { copier, to: to.to_owned() }))
+    let takes_checkpoints = plan.checkpoint.is_some();
+    Ok(Some(RunCopier { copier, to: to.to_owned(), run: run.clone(), takes_checkpoints }))
 }
 
 /// Copies the checkpoints of a run while it trains.
 pub(crate) struct RunCopier {
     copier: Copier,
     to: String,
+    run: RunDir,
+    takes_checkpoints: bool,
 }
 
 impl RunCopier {
     /// Copies what the run has left, at its end.
     pub(crate) fn finish(self, stop: &StopSource) {
-        let Self { copier, to } = self;
         let started = Instant::now();
+        let limit = || if stop.signal().is_some() { SIGNAL_LIMIT } else { SERVERS_LIMIT };
+        while self.awaits_checkpoint() && started.elapsed() < limit() {
+            thread::sleep(LOOK_EVERY);
+        }
+        let Self { copier, to, .. } = self;
         let mut is_noted = false;
         let mut gives_up = || {
             if started.elapsed() >= NOTE_AFTER && !is_noted {
@@ -146,5 +158,12 @@ impl RunCopier {
         if let Err(why) = copier.finish(LAST_LIMIT, &mut gives_up) {
             write_line(&format!("warning: the copy in {to} is not complete: {why}"));
         }
+    }
+
+    /// Whether servers still write the checkpoint of the last step.
+    fn awaits_checkpoint(&self) -> bool {
+        let last = read_summary(&self.run).map(|summary| summary.global_steps);
+        let is_missing = |step| step > 0 && !checkpoint_dir(self.run.path()).is_complete(step);
+        self.takes_checkpoints && last.is_ok_and(is_missing)
     }
 }

@@ -245,7 +245,7 @@ impl CacheRequest<'_> {
             .and_then(|()| self.check_unchanged())
             .and_then(|()| fs::rename(part, path).map_err(DataError::io("rename", part)));
         match built {
-            Ok(()) => self.note_cache(path, observer),
+            Ok(()) => {}
             // The next process that builds the cache continues it.
             Err(DataError::Interrupted) => return Err(DataError::Interrupted),
             Err(error) => {
@@ -254,14 +254,19 @@ impl CacheRequest<'_> {
                 return Err(error);
             }
         }
-        cache::open(path, &self.identity, &what, observer).map_err(|unusable| {
+        let opened = cache::open(path, &self.identity, &what, observer);
+        let store = opened.map_err(|unusable| {
             let what = match unusable {
                 UnusableCache::Absent => "it vanished after it was built".into(),
                 UnusableCache::Bad(why) => why,
                 UnusableCache::Interrupted => return DataError::Interrupted,
             };
             DataError::Sparse { path: path.into(), what }
-        })
+        })?;
+        if store.rows() > 0 {
+            self.note_cache(path, observer);
+        }
+        Ok(store)
     }
 
     /// Says where the rows are cached now, and how much space that takes.

@@ -118,7 +118,9 @@ impl Server {
         let slot = match self.connections.remove(conn) {
             Some(ConnectedPeer::Worker(slot)) => slot,
             Some(ConnectedPeer::Stranger { .. }) => {
-                host.note(Level::Info, &format!("closed the connection of a stranger: {why}"));
+                let address = host.address(conn).map(|at| format!(" ({at})")).unwrap_or_default();
+                let text = format!("closed the connection of a stranger: {why}{address}");
+                host.note(Level::Info, &text);
                 return;
             }
             Some(ConnectedPeer::Process(id)) => return self.remove_process(id, now_ms, host),

@@ -196,11 +196,8 @@ impl Acceptor<'_, '_, '_> {
         host.deliver(core);
         let is_refused = connection.is_closing();
         for note in host.take_notes() {
-            if !is_refused {
+            if !is_refused || self.notes.may_write(Instant::now()) {
                 shared.core().observer.note(note.level, &note.text);
-            } else if self.notes.may_write(Instant::now()) {
-                let text = format!("{} ({address})", note.text);
-                shared.core().observer.note(note.level, &text);
             }
         }
         if is_refused && connection.waiting_bytes() == 0 {
