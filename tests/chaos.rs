@@ -230,7 +230,7 @@ fn seeds(case: &ChaosCase) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (first, count) = match number("PACELINE_CHAOS_SEED") {
         Some(seed) => (seed, 1),
-        None => (0, number("PACELINE_CHAOS_SEEDS").map_or(10, |all| all.div_ceil(3))),
+        None => (0, number("PACELINE_CHAOS_SEEDS").map_or(6, |all| all.div_ceil(3))),
     };
     let mut disruptions = 0;
     for seed in first..first + count {

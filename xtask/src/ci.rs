@@ -30,7 +30,7 @@ pub(crate) fn ci() -> ChoreResult {
     Ok(())
 }
 
-/// Runs 300 chaos seeds, ten times as many as `cargo test`.
+/// Plays 100 chaos seeds of each mode; `cargo test` plays six.
 pub(crate) fn chaos() -> ChoreResult {
     let mut tests = cargo(&["test", "--workspace", "--locked", "--test", "process", "chaos::"]);
     run(tests.args(["--", "--nocapture"]).env("PACELINE_CHAOS_SEEDS", "300"))

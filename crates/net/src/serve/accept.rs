@@ -63,7 +63,7 @@ pub enum ServeEnd {
 
 /// Serves the clients of `server` until the run is over or goes back to a checkpoint.
 ///
-/// Starts a thread for each connection that `listener` accepts; all have ended on return.
+/// Starts a thread for each client that the server lets in; all have ended on return.
 pub fn serve(
     listener: &TcpListener,
     server: &mut Server,
@@ -255,6 +255,6 @@ fn check_descriptors(slots: usize) -> io::Result<()> {
     }
     Err(io::Error::other(format!(
         "a server with {slots} workers needs {needed} open files, but this process may open only \
-         {most}: raise the limit, for example with `ulimit -n {needed}`, or start more servers"
+         {most}: raise the limit, for example with `ulimit -n {needed}`"
     )))
 }
