@@ -1,7 +1,8 @@
 //! Running other programs, and where the workspace is.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 /// How a chore ends: well, or with what to tell the user.
 pub(crate) type ChoreResult = Result<(), String>;
@@ -21,10 +22,15 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 
 /// Runs a command to its end, with its output going where ours goes.
 pub(crate) fn run(command: &mut Command) -> ChoreResult {
-    let shown = format!("{command:?}");
-    match command.status() {
+    let status = command.status();
+    ended(command, status)
+}
+
+/// How a command has ended.
+pub(crate) fn ended(command: &Command, status: io::Result<ExitStatus>) -> ChoreResult {
+    match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{shown}: {status}")),
-        Err(error) => Err(format!("{shown}: {error}")),
+        Ok(status) => Err(format!("{command:?}: {status}")),
+        Err(error) => Err(format!("{command:?}: {error}")),
     }
 }

@@ -5,9 +5,9 @@
 //! passes then is reported as unstable, so that it is mended rather than forgotten.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 
-use crate::process::{ChoreResult, cargo, run};
+use crate::process::{ChoreResult, cargo, ended, run};
 
 /// With more failures than this, nothing runs again.
 const MOST_UNSTABLE: usize = 3;
@@ -64,21 +64,17 @@ fn tests() -> Command {
 
 /// Runs a command to its end; prints each line of its output and gives it to `read`.
 fn run_and_read(command: &mut Command, read: impl FnMut(&str)) -> ChoreResult {
-    let shown = format!("{command:?}");
-    let mut child = || -> io::Result<_> {
-        let (lines, output) = io::pipe()?;
-        let child = command.stdout(output.try_clone()?).stderr(output).spawn()?;
-        // The command holds the writing end, and the lines end when no process has it.
-        command.stdout(io::stdout()).stderr(io::stderr());
-        Ok((child, lines))
-    };
-    let (mut child, lines) = child().map_err(|error| format!("{shown}: {error}"))?;
-    print_lines(lines, read).map_err(|error| format!("{shown}: {error}"))?;
-    match child.wait() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{shown}: {status}")),
-        Err(error) => Err(format!("{shown}: {error}")),
-    }
+    let status = read_output(command, read);
+    ended(command, status)
+}
+
+fn read_output(command: &mut Command, read: impl FnMut(&str)) -> io::Result<ExitStatus> {
+    let (lines, output) = io::pipe()?;
+    let mut child = command.stdout(output.try_clone()?).stderr(output).spawn()?;
+    // The command holds the writing end, and the lines end when no process has it.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    print_lines(lines, read)?;
+    child.wait()
 }
 
 fn print_lines(from: impl Read, mut read: impl FnMut(&str)) -> io::Result<()> {

@@ -1,23 +1,19 @@
-//! Keyed hashes: HMAC with SHA-256, as RFC 2104 describes it.
+//! Keyed hashes: HMAC with SHA-256.
 
-use sha2::{Digest, Sha256};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 
 /// The length of a hash, in bytes.
 pub(crate) const HASH: usize = 32;
-/// The length of the hash function's blocks, in bytes.
-const BLOCK: usize = 64;
 
 /// The hash of a message with a key.
 pub(crate) fn hmac(key: &[u8], message: &[u8]) -> [u8; HASH] {
-    let mut block = [0; BLOCK];
-    if key.len() > BLOCK {
-        block[..HASH].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(message);
-    let outer = Sha256::new().chain_update(block.map(|byte| byte ^ 0x5c));
-    outer.chain_update(inner.finalize()).finalize().into()
+    let mut hash = match Hmac::<Sha256>::new_from_slice(key) {
+        Ok(hash) => hash,
+        Err(_) => unreachable!("a key may have any length"),
+    };
+    hash.update(message);
+    hash.finalize().into_bytes().into()
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use hmac::{Hmac, KeyInit, Mac};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 /// Begins every meeting, with the version of its protocol as the last byte.
 const GREETING: &[u8; 8] = b"pacemet1";
@@ -181,7 +182,7 @@ fn random() -> io::Result<[u8; HASH]> {
     Ok(bytes)
 }
 
-/// HMAC-SHA-256 (RFC 2104) of the parts, each with its length before it.
+/// HMAC-SHA-256 of the parts, each with its length before it.
 fn keyed_hash(key: &[u8], parts: &[&[u8]]) -> [u8; HASH] {
     let mut message = Vec::new();
     for part in parts {
@@ -191,18 +192,14 @@ fn keyed_hash(key: &[u8], parts: &[&[u8]]) -> [u8; HASH] {
     hmac(key, &message)
 }
 
-/// HMAC-SHA-256 (RFC 2104).
+/// HMAC-SHA-256 of a message.
 fn hmac(key: &[u8], message: &[u8]) -> [u8; HASH] {
-    const BLOCK: usize = 64;
-    let mut block = [0; BLOCK];
-    if key.len() > BLOCK {
-        block[..HASH].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(message);
-    let outer = Sha256::new().chain_update(block.map(|byte| byte ^ 0x5c));
-    outer.chain_update(inner.finalize()).finalize().into()
+    let mut hash = match Hmac::<Sha256>::new_from_slice(key) {
+        Ok(hash) => hash,
+        Err(_) => unreachable!("a key may have any length"),
+    };
+    hash.update(message);
+    hash.finalize().into_bytes().into()
 }
 
 /// Compares two hashes in a time that does not depend on where they differ.
