@@ -1,10 +1,11 @@
-//! Chaos: tasks of a small run are killed, stopped and cut off at random times, all drawn from a
-//! seed, and the run must end as if undisturbed.
+//! Chaos: tasks of a small run are killed, stopped and cut off, and bits on their way between tasks
+//! are flipped, at random times, all drawn from a seed, and the run must end as if undisturbed.
 //!
 //! `sync` and `mirrored` must end with the bits of an undisturbed run. In `async` and `bounded` the
 //! counts must add up: every server has made every update, each update is one push of one slot, and
 //! each push is applied once. The local launcher starts the runs of even seeds and of `mirrored`;
-//! the test starts the tasks of the others one by one, and can then cut connections too.
+//! the test starts the tasks of the others one by one, and can then cut connections and flip bits
+//! too. Half of the runs are encrypted.
 //!
 //! `cargo xtask chaos` plays 300 seeds; `PACELINE_CHAOS_SEED=n` plays one.
 
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{RunFolder, Sandbox};
+use crate::tls::make_keys;
 use tasks::{LaunchedTasks, ManualTasks, SERVERS, TaskControl, WORKERS};
 
 /// Steps of a run, and from one checkpoint to the next.
@@ -31,10 +33,11 @@ struct ChaosCase {
     has_exact_bits: bool,
 }
 
-/// Settings of a dense model, and of a sparse one.
-const MODELS: [&[&str]; 2] = [
+/// Settings of a dense model, of a sparse one, and of one with several numbers for each feature.
+const MODELS: [&[&str]; 3] = [
     &["train.optimizer.kind=momentum", "train.batch=20"],
     &["model.kind=logistic", "data.features=5000", "train.optimizer.kind=adagrad"],
+    &["model.kind=fm", "model.rank=3", "data.features=5000"],
 ];
 
 /// A small random generator, so that a seed always gives the same disruptions.
@@ -57,6 +60,8 @@ enum Disruption {
     Stop(Duration),
     /// The connections to a server are cut.
     Cut,
+    /// A bit on its way to or from a server is flipped.
+    Flip,
 }
 
 /// A disruption, when it comes and which task it hits.
@@ -73,7 +78,8 @@ impl DrawnDisruption {
         let disruption = match random.below(10) {
             0..6 => Disruption::Kill,
             6..8 => Disruption::Stop(Duration::from_millis(20 + random.below(300))),
-            _ => Disruption::Cut,
+            8 => Disruption::Cut,
+            _ => Disruption::Flip,
         };
         let index = random.below((WORKERS + SERVERS) as u64) as usize;
         let task = match index.checked_sub(WORKERS) {
@@ -108,7 +114,7 @@ fn settings(mode: &str, model: &[&str]) -> Vec<String> {
 
 /// The model of an undisturbed `sync` run. `mirrored` gives the same.
 fn undisturbed(model: usize) -> &'static [u8] {
-    static MODELS_OF: [OnceLock<Vec<u8>>; 2] = [const { OnceLock::new() }; 2];
+    static MODELS_OF: [OnceLock<Vec<u8>>; MODELS.len()] = [const { OnceLock::new() }; MODELS.len()];
     MODELS_OF[model].get_or_init(|| {
         let sandbox = Sandbox::new();
         let settings = settings("sync", MODELS[model]);
@@ -122,14 +128,18 @@ fn play(case: &ChaosCase, seed: u64) -> usize {
     let mut random = SplitMix(seed ^ (case.mode.len() as u64) << 32);
     // Without servers there are dense models only.
     let has_servers = case.mode != "mirrored";
-    let model = if has_servers { random.below(2) as usize } else { 0 };
+    let model = if has_servers { random.below(MODELS.len() as u64) as usize } else { 0 };
     let sandbox = Sandbox::new();
-    let settings = settings(case.mode, MODELS[model]);
+    let mut settings = settings(case.mode, MODELS[model]);
+    // Half of the runs are encrypted.
+    let is_encrypted = seed % 4 < 2;
     let mut tasks: Box<dyn TaskControl> = if seed.is_multiple_of(2) || !has_servers {
+        settings.extend(is_encrypted.then(|| "cluster.tls=run".to_owned()));
         let settings: Vec<_> = settings.iter().skip(1).map(String::as_str).collect();
         let launcher = sandbox.launch("run", case.mode, &settings);
         Box::new(LaunchedTasks { launcher, run: sandbox.path("run") })
     } else {
+        settings.extend(is_encrypted.then(|| make_keys(&sandbox)).into_iter().flatten());
         Box::new(ManualTasks::start(&sandbox, &settings))
     };
     let start = Instant::now();
@@ -172,9 +182,11 @@ fn disrupt(
     draw: &DrawnDisruption,
     stopped: &mut Vec<StoppedProcess>,
 ) -> bool {
-    if let Disruption::Cut = draw.disruption {
-        let server = draw.task.bytes().last().map_or(0, |digit| usize::from(digit - b'0'));
-        return tasks.cut(server % SERVERS);
+    let number = draw.task.bytes().last().map_or(0, |digit| usize::from(digit - b'0'));
+    match draw.disruption {
+        Disruption::Cut => return tasks.cut(number % SERVERS),
+        Disruption::Flip => return tasks.flip(number % SERVERS),
+        Disruption::Kill | Disruption::Stop(_) => {}
     }
     let Some(pid) = tasks.find(&draw.task) else { return false };
     match draw.disruption {
@@ -183,7 +195,7 @@ fn disrupt(
             signal(pid, "STOP");
             stopped.push(StoppedProcess { pid, until: Instant::now() + time });
         }
-        Disruption::Cut => {}
+        Disruption::Cut | Disruption::Flip => {}
     }
     true
 }
@@ -230,7 +242,7 @@ fn seeds(case: &ChaosCase) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (first, count) = match number("PACELINE_CHAOS_SEED") {
         Some(seed) => (seed, 1),
-        None => (0, number("PACELINE_CHAOS_SEEDS").map_or(6, |all| all.div_ceil(3))),
+        None => (0, number("PACELINE_CHAOS_SEEDS").map_or(2, |all| all.div_ceil(3))),
     };
     let mut disruptions = 0;
     for seed in first..first + count {
@@ -269,12 +281,14 @@ fn cut_connections_are_healed_in_every_mode() {
         let sandbox = Sandbox::new();
         let mut tasks = Box::new(ManualTasks::start(&sandbox, &settings(mode, MODELS[0])));
         let start = Instant::now();
-        let mut cuts = 0;
+        let (mut cuts, mut before) = (0, [0; SERVERS]);
         while !tasks.supervise() {
             assert!(start.elapsed() < TIMEOUT, "{mode} hangs");
             std::thread::sleep(Duration::from_millis(20));
-            cuts += 1;
-            tasks.cut(cuts % SERVERS);
+            if tasks.has_progressed(cuts % SERVERS, &mut before) {
+                tasks.cut(cuts % SERVERS);
+                cuts += 1;
+            }
         }
         assert_eq!(tasks.restarts, 0, "{mode}: a cut ends no task");
         let printed = tasks.finish();
@@ -282,4 +296,44 @@ fn cut_connections_are_healed_in_every_mode() {
         assert_eq!(sandbox.run_folder("run").summary()["lost_pushes"], 0, "{mode}");
         assert!(cuts > 5, "{mode}: {cuts} cuts");
     }
+}
+
+/// Flips bits all through a run of each mode, with or without TLS.
+fn flip_bits(is_encrypted: bool) {
+    for (mode, has_exact_bits) in [("sync", true), ("async", false), ("bounded", false)] {
+        let sandbox = Sandbox::new();
+        let mut settings = settings(mode, MODELS[0]);
+        settings.extend(is_encrypted.then(|| make_keys(&sandbox)).into_iter().flatten());
+        let mut tasks = Box::new(ManualTasks::start(&sandbox, &settings));
+        let start = Instant::now();
+        let (mut turns, mut before) = (0, [0; SERVERS]);
+        while !tasks.supervise() {
+            assert!(start.elapsed() < TIMEOUT, "{mode} hangs");
+            std::thread::sleep(Duration::from_millis(20));
+            if tasks.has_progressed(turns % SERVERS, &mut before) {
+                tasks.flip(turns % SERVERS);
+                turns += 1;
+            }
+        }
+        assert_eq!(tasks.restarts, 0, "{mode}: a flipped bit ends no task");
+        let flipped = tasks.flipped();
+        let printed = tasks.finish();
+        let run = sandbox.run_folder("run");
+        check(&ChaosCase { mode, has_exact_bits }, 0, &run, &printed);
+        assert_eq!(run.summary()["lost_pushes"], 0, "{mode}");
+        assert!(flipped > 5, "{mode}: {flipped} bits");
+        let logs = ["ps:0", "ps:1", "worker:0", "worker:1", "worker:2"].map(|task| run.log(task));
+        let noticed = logs.iter().map(|log| log.matches("was changed on the way").count());
+        assert!(noticed.sum::<usize>() > 0, "{mode}: {printed}");
+    }
+}
+
+#[test]
+fn flipped_bits_are_noticed_and_healed_in_every_mode() {
+    flip_bits(false);
+}
+
+#[test]
+fn flipped_bits_over_tls_are_noticed_and_healed() {
+    flip_bits(true);
 }

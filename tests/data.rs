@@ -203,7 +203,7 @@ fn a_relative_data_path_is_relative_to_the_job_file_and_survives_in_the_run() {
 fn generated_clicks_are_written_whole_and_never_over_a_file() {
     let sandbox = Sandbox::new();
     let small = ["data", "make", "clicks", "--rows", "50", "--features", "1000", "--format"];
-    for format in ["libsvm", "tfrecord", "criteo"] {
+    for format in ["libsvm", "libffm", "tfrecord", "criteo"] {
         let args = [&small[..], &[format, format]].concat();
         assert_says(&sandbox.ok(&args).stdout, &["50 rows in ", format]);
         assert_says(&sandbox.fails(2, &args), &["cannot make", format]);
@@ -213,7 +213,29 @@ fn generated_clicks_are_written_whole_and_never_over_a_file() {
     let rows_of_test = [&small[..], &["libsvm", "test", "--test"]].concat();
     sandbox.ok(&rows_of_test);
     assert_ne!(fs::read_to_string(sandbox.path("test")).unwrap(), text);
-    assert_eq!(sandbox.tree(), ["criteo", "libsvm", "test", "tfrecord"]);
+    assert_eq!(sandbox.tree(), ["criteo", "libffm", "libsvm", "test", "tfrecord"]);
+}
+
+#[test]
+fn interactions_change_labels_and_explain_says_what_models_can_reach() {
+    let sandbox = Sandbox::new();
+    let make = ["data", "make", "clicks", "--rows", "300", "--format", "libffm"];
+    for (share, file) in [("0", "plain"), ("0.3", "paired")] {
+        sandbox.ok(&[&make[..], &["--interactions", share, file]].concat());
+    }
+    let read = |file| fs::read_to_string(sandbox.path(file)).unwrap();
+    let keys = |text: &str| text.lines().map(|line| line[2..].to_owned()).collect::<Vec<_>>();
+    let (plain, paired) = (read("plain"), read("paired"));
+    assert!(keys(&plain) == keys(&paired) && plain != paired);
+    let wrong = [&make[..], &["--interactions", "1", "wrong"]].concat();
+    assert_says(&sandbox.fails(2, &wrong), &["from 0 up to, but not including, 1"]);
+    let explain = ["explain", "--set", "data.kind=clicks", "--set", "data.features=100000"];
+    let said = sandbox.ok(&[&explain[..], &["--set", "data.interactions=0.3"]].concat()).stdout;
+    assert_says(&said, &["# clicks: the true odds have a test loss of 0.", "a linear model at"]);
+    let said = sandbox.ok(&explain).stdout;
+    assert!(said.contains("the true odds") && !said.contains("a linear model"), "{said}");
+    let other = ["explain", "--set", "data.interactions=0.3"];
+    assert_says(&sandbox.fails(2, &other), &["data.interactions applies only with", "clicks"]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Where a job runs if it does not say so, and what `explain` says about defaults.
 
 use crate::support::{
-    ManualRun, ProcessOutput, SMALL_DATA, Sandbox, assert_says, cluster_of, finish, free_ports,
-    start, tf_config,
+    ManualRun, ProcessOutput, SECRET, SMALL_DATA, Sandbox, assert_says, cluster_of, finish,
+    free_ports, start, tf_config,
 };
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn set<'a>(settings: &[&'a str]) -> Vec<&'a str> {
 
 /// The output of a command with this `TF_CONFIG`.
 fn with_tf_config(sandbox: &Sandbox, config: &str, args: &[&str]) -> ProcessOutput {
-    finish(start(sandbox.command(args).env("TF_CONFIG", config)))
+    finish(start(sandbox.command(args).env("TF_CONFIG", config).env("PACELINE_TOKEN", SECRET)))
 }
 
 #[test]

@@ -26,6 +26,8 @@ fn a_loss_that_is_not_a_number_ends_the_run_and_says_what_to_change() {
     assert!(!sandbox.path("run/model.safetensors").exists(), "nothing to use was trained");
     let sessions = &events(&sandbox.path("run"))["session_groups"][0]["sessions"];
     assert_eq!(sessions[0]["status"], "STATUS_FAILURE");
+    let failure = std::fs::read_to_string(sandbox.path("run/failure.json")).unwrap();
+    assert_says(&failure, &["\"kind\":\"diverged\"", "at step "]);
 }
 
 #[test]
@@ -71,6 +73,7 @@ fn every_task_of_a_run_that_diverges_ends() {
         // What follows from it does not come before it.
         let before = output.stderr.split("error: ").next().unwrap();
         assert!(!before.contains("lost"), "{mode}: {output:?}");
+        assert!(!output.stderr.contains("\n  then "), "{mode}: {output:?}");
         assert!(processes_of(&sandbox.path(mode)).is_empty(), "{mode}");
     }
     // The coordinator finds it in the final test, after all other tasks have left.

@@ -195,7 +195,7 @@ fn a_worker_that_cannot_join_reports_why() {
     let text = std::fs::read(sandbox.path("run/join.json")).unwrap();
     let access: Value = serde_json::from_slice(&text).unwrap();
     let address = access["servers"][1].as_str().unwrap();
-    let secret = sandbox.write("wrong", "not the secret");
+    let secret = sandbox.write_secret("wrong", "not the secret of this run");
     let refused = sandbox
         .fails(200, &["worker", "--join", address, "--token-file", secret.to_str().unwrap()]);
     assert_says(&refused, &["wrong token", address]);
@@ -204,7 +204,7 @@ fn a_worker_that_cannot_join_reports_why() {
     let none = sandbox.fails(2, &["worker", "--join", sandbox.path("").to_str().unwrap()]);
     assert_says(&none, &["join.json"]);
     // Any server accepts the right token.
-    let secret = sandbox.write("right", access["token"].as_str().unwrap());
+    let secret = sandbox.write_secret("right", access["token"].as_str().unwrap());
     let mut command =
         sandbox.command(&["worker", "--join", address, "--token-file", secret.to_str().unwrap()]);
     let mut joined = RunningProcess::start(&mut command, sandbox.path("run"));

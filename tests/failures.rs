@@ -6,11 +6,11 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::thread;
 
-use paceline_exchange::{FrameKind, HEADER_BYTES, Header, Refusal, RefuseCode};
+use paceline_trust::{CHALLENGE_BYTES, FIRST_BYTES};
 
 use crate::support::{
-    ENDLESS, PACELINE, RunningProcess, SMALL_DATA, Sandbox, assert_says, cluster_of, free_ports,
-    signal_to, tf_config, wait_until, workspace,
+    ENDLESS, PACELINE, RunningProcess, SECRET, SMALL_DATA, Sandbox, assert_says, cluster_of,
+    free_ports, signal_to, tf_config, wait_until, workspace,
 };
 
 /// Starts a task of a cluster by hand, under a limit of the shell such as `ulimit -v 1000;`.
@@ -30,7 +30,9 @@ fn task(
         command.args(["--set", setting]);
     }
     let index: usize = index.parse().unwrap();
-    command.env("TF_CONFIG", tf_config(&cluster_of(2, &[port]), role, index));
+    command
+        .env("TF_CONFIG", tf_config(&cluster_of(2, &[port]), role, index))
+        .env("PACELINE_TOKEN", SECRET);
     RunningProcess::start(&mut command, run)
 }
 
@@ -85,12 +87,11 @@ fn a_server_of_another_version_is_named_by_the_workers() {
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut head = [0; HEADER_BYTES];
-            let _ = stream.read_exact(&mut head);
-            let text = "protocol version 4, not 99".to_owned();
-            let refusal = Refusal { code: RefuseCode::WrongVersion, text }.encode();
-            let header = Header::new(FrameKind::Refuse, refusal.len());
-            let _ = stream.write_all(&[&header.encode()[..], &refusal].concat());
+            let mut first = [0; FIRST_BYTES];
+            let _ = stream.read_exact(&mut first);
+            let mut answer = [0; CHALLENGE_BYTES];
+            answer[..7].copy_from_slice(&[b'P', b'A', b'C', b'E', 99, 0, 1]);
+            let _ = stream.write_all(&answer);
             // The worker closes the connection when it has read the answer.
             let _ = stream.read_to_end(&mut Vec::new());
         }
@@ -98,7 +99,7 @@ fn a_server_of_another_version_is_named_by_the_workers() {
     let worker = task(&sandbox, port, "worker:0", "", &[ENDLESS, "cluster.start_timeout_s=2"]);
     let output = worker.finish_task();
     assert_eq!(output.code, Some(2), "{output:?}");
-    assert_says(&output.stderr, &["ps:0 at", "wrong version (protocol version 4, not 99)"]);
+    assert_says(&output.stderr, &["ps:0 at", "wrong version (protocol version 99, not 9)"]);
 }
 
 #[test]

@@ -81,6 +81,8 @@ fn a_file_of_the_wrong_kind_is_named_and_nothing_is_built() {
     let sandbox = Sandbox::new();
     sandbox.write("table.csv", "age,income,label\n31,20000,1\n44,30000,0\n");
     sandbox.write("x.npy", npy("<f4", "(1, 1)", &[0; 4]));
+    sandbox.write("rows.ffm", "1 0:1:1 1:7:1\n0 0:2:1\n");
+    sandbox.write("rows.svm", "1 1:1\n0 2:1\n");
     sandbox.write("empty.svm", "");
     sandbox.write("blank.svm", "\n\n");
     sandbox.write("mac.svm", "1 1:1\r0 2:1\r");
@@ -90,6 +92,8 @@ fn a_file_of_the_wrong_kind_is_named_and_nothing_is_built() {
         ("table.csv", "numpy", "set data.kind = \"table\""),
         ("x.npy", "criteo", "set data.kind = \"numpy\""),
         ("x.npy", "tfrecord", "set data.kind = \"numpy\""),
+        ("rows.ffm", "libsvm", "LIBFFM text; set data.kind = \"libffm\""),
+        ("rows.svm", "libffm", "LIBSVM text; set data.kind = \"libsvm\""),
         ("empty.svm", "libsvm", "an empty file"),
         ("blank.svm", "libsvm", "there are no rows to train on"),
         ("mac.svm", "libsvm", "carriage returns alone, as on old Macs; convert it first: tr"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use paceline_exchange::{
     FrameKind, Generation, Header, Hello, PROTOCOL_VERSION, PeerRole, ProcessName, WireFormat,
 };
+use paceline_trust::{CHALLENGE_BYTES, Claims, Credentials, Dialer, HandshakeError, Statement};
 use serde_json::Value;
 
 use crate::interruptions::check_interrupted;
@@ -33,7 +34,7 @@ pub(crate) fn frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     [&Header::new(kind, payload.len()).encode()[..], payload].concat()
 }
 
-pub(crate) fn hello(token: &str) -> Hello {
+pub(crate) fn hello() -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         role: PeerRole::Worker,
@@ -45,16 +46,48 @@ pub(crate) fn hello(token: &str) -> Hello {
         server: 0,
         servers: 2,
         generation: Generation::default(),
-        token: token.as_bytes().to_vec(),
         process: ProcessName::default(),
     }
+}
+
+/// The first message of a client that says this, and which proof it will send.
+pub(crate) fn dialer(token: &str, hello: &Hello) -> Dialer {
+    let Hello { version, role, slot, incarnation, .. } = *hello;
+    let claims = Claims { role: role.code(), slot, incarnation };
+    let statement = Statement { version, claims, is_sealed: false };
+    Dialer::new(&Credentials::with_token(token.as_bytes()), statement).unwrap()
+}
+
+/// A connection to a server, which has answered this first message.
+pub(crate) fn challenged(
+    address: &str,
+    dialer: &Dialer,
+) -> (TcpStream, Result<[u8; 32], HandshakeError>) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(dialer.first()).unwrap();
+    let mut challenge = [0; CHALLENGE_BYTES];
+    stream.read_exact(&mut challenge).unwrap();
+    (stream, dialer.answer(&challenge).map(|answered| answered.proof))
+}
+
+/// Sends these bytes to a server as a client that knows the token, which the server must close
+/// within 5 seconds.
+fn send_proved(address: &str, token: &str, bytes: &[u8]) {
+    let (mut stream, proof) = challenged(address, &dialer(token, &hello()));
+    stream.write_all(&[&proof.unwrap()[..], bytes].concat()).unwrap();
+    wait_for_close(stream);
 }
 
 /// Sends these bytes to a server, which must close the connection within 5 seconds.
 fn send(address: &str, bytes: &[u8]) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     stream.write_all(bytes).unwrap();
+    wait_for_close(stream);
+}
+
+pub(crate) fn wait_for_close(mut stream: TcpStream) {
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut answer = Vec::new();
     // Closing a connection with unread bytes resets it.
     if let Err(error) = stream.read_to_end(&mut answer) {
@@ -85,28 +118,48 @@ fn invalid_peers_are_refused_with_a_reason_and_do_no_harm() {
     let run = sandbox.run_folder("run");
     let mut huge = Header::new(FrameKind::Hello, 0).encode();
     huge[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-    let other_version = Hello { version: 99, ..hello(&token) };
-    let other_wire = Hello { wire: WireFormat::Bf16, ..hello(&token) };
-    let no_magic = [&b"NOPE"[..], &hello(&token).encode()[4..]].concat();
-    let cut_short = &hello(&token).encode()[..50];
+    let refused_within = |reason: &str, attack: &dyn Fn()| {
+        let before = run.log("ps:0").len();
+        attack();
+        within(Duration::from_secs(5), reason, || run.log("ps:0")[before..].contains(reason));
+    };
+    // Without a proof nothing is read but the first message.
+    let older = Hello { version: 7, ..hello() };
+    let newer = dialer(&token, &Hello { version: 99, ..hello() });
+    let not_paceline = "closed the connection of a stranger: not a Paceline task (127.0.0.1:";
     for (bytes, reason) in [
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n-----------".to_vec(), "kind of frame 71"),
-        (vec![0xff; 100_000], "unknown kind of frame 255"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n-------------------".to_vec(), not_paceline),
+        (vec![0xff; 100_000], not_paceline),
+        (vec![0; 60], not_paceline),
+        (frame(FrameKind::Push, &[0; 64]), not_paceline),
+        (frame(FrameKind::Hello, &older.encode()), "protocol version 7, not 9"),
+        (newer.first().to_vec(), "protocol version 99, not 9"),
+        ([&dialer("", &hello()).first()[..], &[7; 32]].concat(), "the token is not this run's"),
+        ([&dialer(&token, &hello()).first()[..], &[7; 32]].concat(), "the token is not this run's"),
+    ] {
+        refused_within(reason, &|| send(&address, &bytes));
+    }
+    // A wrong token shows on both sides.
+    let (_, proof) = challenged(&address, &dialer("wrong", &hello()));
+    assert!(matches!(proof, Err(HandshakeError::Token)));
+    // What a client says that knows the token is checked as well.
+    let other_wire = Hello { wire: WireFormat::Bf16, ..hello() };
+    let other_slot = Hello { slot: 1, ..hello() };
+    let no_magic = [&b"NOPE"[..], &hello().encode()[4..]].concat();
+    let cut_short = &hello().encode()[..50];
+    for (bytes, reason) in [
         (huge.to_vec(), "Hello with a payload of 4294967295 bytes"),
+        (vec![0xff; 100], "unknown kind of frame 255"),
         (frame(FrameKind::Pull, &[]), "a frame before Hello"),
         (frame(FrameKind::Push, &[0; 64]), "a frame before Hello"),
         (frame(FrameKind::Hello, &[]), "closed the connection of a stranger"),
         (frame(FrameKind::Hello, &no_magic), "closed the connection of a stranger"),
         (frame(FrameKind::Hello, cut_short), "closed the connection of a stranger"),
-        (frame(FrameKind::Hello, &other_version.encode()), "refused a connection at 127."),
+        (frame(FrameKind::Hello, &other_slot.encode()), "its Hello does not say what it proved"),
         (frame(FrameKind::Hello, &other_wire.encode()), "it sends gradients as bf16, but this run"),
-        (frame(FrameKind::Hello, &hello("wrong").encode()), "the token is not this run's"),
-        (frame(FrameKind::Hello, &hello("").encode()), "the token is not this run's"),
-        (frame(FrameKind::Hello, &hello(&token).encode()), "it works for another job"),
+        (frame(FrameKind::Hello, &hello().encode()), "it works for another job"),
     ] {
-        let before = run.log("ps:0").len();
-        send(&address, &bytes);
-        within(Duration::from_secs(5), reason, || run.log("ps:0")[before..].contains(reason));
+        refused_within(reason, &|| send_proved(&address, &token, &bytes));
     }
     end_unharmed(&sandbox, launched);
 }
@@ -116,10 +169,15 @@ fn half_a_frame_and_silence_do_no_harm() {
     let sandbox = Sandbox::new();
     let launched = sandbox.launch_five_tasks("sync", &["train.stop={seconds=1}"]);
     let ServerEndpoint { address, token } = server_endpoint(&launched);
-    let whole = frame(FrameKind::Hello, &hello(&token).encode());
+    let whole = frame(FrameKind::Hello, &hello().encode());
     let _open = [0, 1, 39, 40, 60].map(|len| {
+        let (mut stream, proof) = challenged(&address, &dialer(&token, &hello()));
+        stream.write_all(&[&proof.unwrap()[..], &whole[..len]].concat()).unwrap();
+        stream
+    });
+    let _silent = [0, 1, 51, 52].map(|len| {
         let mut stream = TcpStream::connect(&address).unwrap();
-        stream.write_all(&whole[..len]).unwrap();
+        stream.write_all(&dialer(&token, &hello()).first()[..len]).unwrap();
         stream
     });
     let output = launched.finish();
@@ -159,6 +217,6 @@ fn a_silent_connection_is_closed_after_a_while() {
     let mut silent = silent.unwrap();
     silent.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
     assert_eq!(silent.read(&mut [0; 100]).unwrap(), 0, "the server closes the connection");
-    assert_says(&manual_run.run().log("ps:0"), &["a stranger: no Hello in time"]);
+    manual_run.wait_for_log("ps:0", "a stranger: no Hello in time");
     drop(server);
 }

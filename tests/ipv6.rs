@@ -6,7 +6,7 @@ use std::net::{Ipv6Addr, TcpListener};
 
 use serde_json::{Value, json};
 
-use crate::support::{RunningProcess, SMALL_DATA, Sandbox, tf_config};
+use crate::support::{RunningProcess, SECRET, SMALL_DATA, Sandbox, tf_config};
 
 /// Whether this machine has IPv6 at all; some containers do not.
 fn has_ipv6() -> bool {
@@ -42,7 +42,10 @@ fn train_listed(sandbox: &Sandbox, mode: &str, cluster: &Value, tasks: &[(&str, 
         let dir = sandbox.path(&format!("{role}-{index}"));
         let mut command = sandbox.command(&["train", "--run-dir", dir.to_str().unwrap()]);
         command.args(SMALL_DATA.iter().chain(&own).flat_map(|setting| ["--set", setting]));
-        RunningProcess::start(command.env("TF_CONFIG", tf_config(cluster, role, index)), dir)
+        RunningProcess::start(
+            command.env("TF_CONFIG", tf_config(cluster, role, index)).env("PACELINE_TOKEN", SECRET),
+            dir,
+        )
     };
     all_end_well(tasks.iter().map(start).collect());
 }

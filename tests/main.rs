@@ -11,6 +11,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
+mod attacked_files;
 mod attacks;
 mod chaos;
 mod cluster;
@@ -28,6 +29,7 @@ mod emulate;
 mod equality;
 mod experiments;
 mod explain_tf_config;
+mod factors;
 mod failures;
 mod file_kinds;
 mod golden;
@@ -71,6 +73,7 @@ mod tables;
 mod tensorboard;
 mod terminal;
 mod tf_config;
+mod tls;
 mod trace;
 mod train;
 mod training;

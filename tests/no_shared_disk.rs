@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::{
-    PACELINE, RunFolder, RunningProcess, SMALL_DATA, Sandbox, assert_says, free_ports, tf_config,
-    wait_until,
+    PACELINE, RunFolder, RunningProcess, SECRET, SMALL_DATA, Sandbox, assert_says, free_ports,
+    tf_config, wait_until,
 };
 
 /// A network namespace, which ends with its holder.
@@ -81,7 +81,7 @@ struct SeparateRun {
 impl SeparateRun {
     fn new(mode: &str, machines: Vec<TestMachine>, cluster: Value, settings: &[&str]) -> Self {
         let sandbox = Sandbox::new();
-        let token = sandbox.write("token", "a secret of this run");
+        let token = sandbox.write_secret("token", "a secret of this run");
         let own =
             [format!("cluster.mode={mode}"), format!("cluster.token_file={}", token.display())];
         let settings = SMALL_DATA.iter().chain(settings).map(|&setting| setting.to_owned());
@@ -119,7 +119,9 @@ impl SeparateRun {
                 command.args(self.settings.iter().flat_map(|setting| ["--set", setting]));
             }
         }
-        command.env("TF_CONFIG", tf_config(&self.cluster, role, index));
+        command
+            .env("TF_CONFIG", tf_config(&self.cluster, role, index))
+            .env("PACELINE_TOKEN", SECRET);
         RunningProcess::start(&mut command, path)
     }
 

@@ -159,8 +159,12 @@ fn numbers_and_vocabularies_of_a_table_are_in_the_graph() {
                    city={as=\"category\", min_count=3}, buys=\"label\"}";
     let network = "model.layers=[{kind=\"flatten\"}, {kind=\"dense\", size=5}, {kind=\"tanh\"}, \
                    {kind=\"dense\", size=\"classes\"}]";
-    let models: [&[&str]; 3] =
-        [&["model.kind=logistic"], &["model.kind=softmax"], &["model.kind=network", network]];
+    let models: [&[&str]; 4] = [
+        &["model.kind=logistic"],
+        &["model.kind=fm", "model.rank=3"],
+        &["model.kind=softmax"],
+        &["model.kind=network", network],
+    ];
     for model in models {
         let sandbox = Sandbox::new();
         sandbox.write("train.csv", people(0..900).0);

@@ -160,10 +160,10 @@ fn a_process_with_another_secret_is_refused_within_a_second_on_both_sides() {
         let mut command = process(&sandboxes[rank], "train", variables, &["cluster.mode=sync"]);
         start(command.env("PACELINE_TOKEN", secret))
     };
-    let mut first = start_rank(0, "one secret");
+    let mut first = start_rank(0, "one secret of a run");
     first.wait_for("waiting for worker:1 (rank 1), never connected");
     let started = Instant::now();
-    let output = start_rank(1, "another secret").finish_task();
+    let output = start_rank(1, "another secret of a run").finish_task();
     let took = started.elapsed();
     assert_eq!(output.code, Some(2), "{output:?}");
     let address = format!("rank 0 at localhost:{}", port + 1);
@@ -257,4 +257,34 @@ fn a_run_that_was_killed_continues_when_it_is_started_again_and_a_finished_one_d
     let outputs = all_end_well([0, 1].map(|rank| start_rank(rank, "2", None)).into());
     assert_says(&outputs[0].stderr, &["is finished"]);
     assert_eq!(sandbox.only_run().model(), whole.model());
+}
+
+#[test]
+fn a_slurm_job_of_one_task_continues_when_it_is_started_again() {
+    let sandbox = Sandbox::new();
+    let settings = [
+        "train.stop={steps=200}",
+        "cluster.mode=sync",
+        "checkpoint.every_steps=20",
+        "train.evaluate.every=100",
+    ];
+    let start_again = |restarts: Option<&str>, slow: Option<(&str, &str)>| {
+        let job = [("SLURM_JOB_ID", "4711"), ("SLURM_NTASKS", "1")];
+        let mut command = process(&sandbox, "train", Vec::new(), &settings);
+        command.envs(job).envs(slow).envs(restarts.map(|count| ("SLURM_RESTART_COUNT", count)));
+        start(&mut command)
+    };
+    let killed = start_again(None, Some(("PACELINE_TEST_SLOW", "*:300")));
+    let run = sandbox.run_folder("runs/digits-softmax-slurm-4711");
+    assert!(wait_until(|| run.has_checkpoint()), "no checkpoint");
+    killed.signal("KILL");
+    drop(killed.finish_task());
+    let outputs = all_end_well(vec![start_again(Some("1"), None)]);
+    assert_says(&outputs[0].stderr, &["resuming from the checkpoint of step"]);
+    assert_eq!(sandbox.only_run().summary()["global_steps"], 200);
+    let outputs = all_end_well(vec![start_again(Some("2"), None)]);
+    assert_says(&outputs[0].stderr, &["is finished"]);
+    // A script may train the same twice.
+    all_end_well(vec![start_again(None, None)]);
+    assert!(sandbox.run_folder("runs/digits-softmax-slurm-4711-2").model() == run.model());
 }

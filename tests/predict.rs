@@ -13,9 +13,13 @@ use serde_json::Value;
 use crate::support::{RunFolder, Sandbox, assert_says, finish, signal, start, within};
 
 /// Settings of a small job for each model that a job can name.
-const MODELS: [(&str, &[&str]); 5] = [
+const MODELS: [(&str, &[&str]); 9] = [
     ("softmax", &["data.test_examples=2350"]),
     ("logistic", &["data.kind=clicks", "data.features=3000", "train.batch=50"]),
+    ("fm", &["model.kind=fm", "data.features=3000", "train.batch=50"]),
+    ("ffm", &["model.kind=ffm", "data.features=3000", "train.stop={steps=200}"]),
+    ("deepfm", &["model.kind=deepfm", "data.features=3000", "train.stop={steps=200}"]),
+    ("wide-deep", &["model.kind=wide-deep", "data.features=3000", "train.stop={steps=200}"]),
     ("lenet", &["model.kind=lenet", "train.stop={steps=5}", "data.test_examples=150"]),
     (
         "network",
@@ -178,6 +182,26 @@ fn text_is_answered_in_order_on_any_number_of_threads_plain_or_packed() {
 }
 
 #[test]
+fn a_model_of_libffm_text_answers_as_one_of_the_same_rows_in_libsvm_text() {
+    let sandbox = Sandbox::new();
+    let make = ["data", "make", "clicks", "--features", "3000", "--rows", "500", "--format"];
+    let mut answers = Vec::new();
+    for kind in ["libsvm", "libffm"] {
+        sandbox.ok(&[&make[..], &[kind, kind]].concat());
+        let data = format!("data={{kind=\"{kind}\", path=\"{kind}\", features=3000}}");
+        sandbox.train(&format!("run-{kind}"), &[&data, "train.batch=50"]);
+        answers.push(sandbox.ok(&["predict", &format!("run-{kind}"), kind]).stdout);
+    }
+    assert_eq!(csv(&answers[0]).len(), 501);
+    assert_eq!(answers[0], answers[1]);
+    sandbox.write("bare", "3:17:1 4:18:0.5\n");
+    sandbox.ok(&["predict", "run-libffm", "bare"]);
+    assert_says(&sandbox.fails(2, &["predict", "run-libffm", "libsvm"]), &["LIBFFM text"]);
+    sandbox.write("bad", "1 3:17:1\n1 3:17\n");
+    assert_says(&sandbox.fails(2, &["predict", "run-libffm", "bad"]), &["bad", "line 2", "byte 3"]);
+}
+
+#[test]
 fn cached_rows_and_text_get_the_same_answers() {
     let sandbox = Sandbox::new();
     clicks_run(&sandbox);
@@ -314,6 +338,32 @@ fn an_interrupted_prediction_leaves_no_file() {
 }
 
 #[test]
+fn a_second_signal_leaves_no_file_either() {
+    let sandbox = Sandbox::new();
+    clicks_run(&sandbox);
+    let mut command = sandbox.command(&["predict", "run", "-", "-o", "out.csv"]);
+    let mut child = start(command.stdin(Stdio::piped()));
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"1 3:1\n").unwrap();
+    within(Duration::from_secs(60), "the unfinished file", || {
+        sandbox.tree().iter().any(|file| file.ends_with(".part"))
+    });
+    signal(&child, "INT");
+    signal(&child, "INT");
+    let output = finish(child);
+    assert_eq!(output.code, Some(130), "{output:?}");
+    assert!(!sandbox.tree().iter().any(|file| file.contains("out.csv")), "{:?}", sandbox.tree());
+}
+
+#[test]
+fn a_file_that_is_no_model_is_named_as_such() {
+    let sandbox = Sandbox::new();
+    sandbox.write("flowers.csv", "length,kind\n1.5,rose\n");
+    let said = sandbox.fails(2, &["predict", "flowers.csv", "flowers.csv"]);
+    assert_says(&said, &["flowers.csv: this is not a model file"]);
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_ends_the_prediction_quietly() {
     let sandbox = Sandbox::new();
     clicks_run(&sandbox);
@@ -337,6 +387,9 @@ fn a_model_of_an_earlier_version_is_described_by_the_job_beside_it() {
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let bare = safetensors::serialize(tensors.tensors(), None).unwrap();
     fs::write(run.file("model.safetensors"), &bare).unwrap();
+    let mut summary = run.summary();
+    summary.as_object_mut().unwrap().remove("model_sha256");
+    fs::write(run.file("summary.json"), summary.to_string()).unwrap();
     assert_eq!(sandbox.ok(&["predict", "run", "rows.svm"]).stdout, expected);
     sandbox.write("alone/model.safetensors", &bare);
     let printed = sandbox.fails(2, &["predict", "alone", "rows.svm"]);

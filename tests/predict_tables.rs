@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{RunFolder, Sandbox, assert_says};
+use crate::support::{RunFolder, Sandbox, assert_says, finish, start};
 
 /// Rows with a number, a category and a label that follows from them.
 fn rows(range: std::ops::Range<u32>) -> String {
@@ -52,6 +52,16 @@ fn rows_are_read_as_in_training_whatever_their_quotes_ids_and_first_lines() {
     sandbox.write("mac.csv", text.replace('\n', "\r"));
     let said = sandbox.fails(2, &["predict", "run", "mac.csv"]);
     assert_says(&said, &["mac.csv: ", "carriage returns alone", "tr '\\r' '\\n'"]);
+}
+
+#[test]
+fn a_file_without_any_column_of_the_model_is_refused_before_the_first_answer() {
+    let (sandbox, _) = trained("model.kind=logistic");
+    sandbox.write("other.csv", "length,width\n1,2\n");
+    let mut command = sandbox.command(&["predict", "run", "other.csv"]);
+    let output = finish(start(&mut command));
+    assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""));
+    assert_says(&output.stderr, &["other.csv: ", "the file has none of the model's columns"]);
 }
 
 const JOB: [&str; 5] = [

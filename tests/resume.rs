@@ -118,6 +118,12 @@ fn a_resumed_run_on_sparse_rows_ends_with_the_same_bits() {
         let kind = format!("train.optimizer.kind={optimizer}");
         check_equal_bits(mode, &[&rows[..], &[&kind]].concat());
     }
+    for (mode, optimizer) in [("single", "adagrad"), ("sync", "adam"), ("sync", "ftrl")] {
+        let machine = ["model={kind=\"fm\", rank=3}", "data.features=5000", "cluster.servers=2"];
+        let machine = if mode == "single" { &machine[..2] } else { &machine[..] };
+        let kind = format!("train.optimizer.kind={optimizer}");
+        check_equal_bits(mode, &[machine, &[&kind]].concat());
+    }
     let decay = ["train.optimizer.decay=0.01", "train.optimizer.rate=0.1"];
     check_equal_bits("sync", &[&rows[..], &decay, &["cluster.servers=2"]].concat());
 }

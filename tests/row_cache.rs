@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{RunningProcess, Sandbox, assert_says, finish, start, tree, within};
+use crate::support::{RunningProcess, SECRET, Sandbox, assert_says, finish, start, tree, within};
 
 const TINY: [&str; 10] = [
     "--set",
@@ -155,7 +155,7 @@ fn a_task_placed_by_tf_config_is_named_while_others_wait_for_it_and_ends_on_a_si
         let mut command = sandbox.command(&["train", "--run-dir", run.to_str().unwrap()]);
         let cluster = r#"{"worker":["127.0.0.1:1","127.0.0.1:2"],"ps":["127.0.0.1:3"]}"#;
         let task = format!(r#"{{"cluster":{cluster},"task":{{"type":"worker","index":{index}}}}}"#);
-        command.env("TF_CONFIG", task);
+        command.env("TF_CONFIG", task).env("PACELINE_TOKEN", SECRET);
         command.args(["--set", "data={kind=\"clicks\", train_examples=400000000}"]);
         command.args(["--set", "cluster.mode=async"]);
         RunningProcess::start(&mut command, run)

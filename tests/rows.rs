@@ -35,6 +35,25 @@ fn train(sandbox: &Sandbox, name: &str, mode: &str, settings: &[&str]) -> RunFol
     }
 }
 
+#[test]
+fn keys_of_a_step_and_their_bytes_are_recorded_in_place_and_over_servers() {
+    let sandbox = Sandbox::new();
+    for mode in ["single", "sync"] {
+        let settings = ["train.stop={seconds=1}", "observe.sample_ms=20"];
+        let events = train(&sandbox, mode, mode, &settings).worker_events();
+        let curve = |tag: &str| points(&events, &format!("work_sparse/{tag}_per_step"));
+        let (keys, key_bytes, bytes) = (curve("keys"), curve("key_bytes"), curve("value_bytes"));
+        assert!(!keys.is_empty() && keys.len() == bytes.len(), "{mode}: {keys:?}");
+        // A batch has 50 rows of 39 keys. In place they count as often as they occur.
+        let most = 50.0 * 39.0 + 1.0;
+        assert!(keys.iter().all(|point| 500.0 < point.1 && point.1 <= most), "{mode}: {keys:?}");
+        assert!(mode == "sync" || keys.iter().all(|point| point.1 == most - 1.0), "{keys:?}");
+        for ((keys, key_bytes), bytes) in keys.iter().zip(&key_bytes).zip(&bytes) {
+            assert_eq!((key_bytes.1, bytes.1), (4.0 * keys.1, 4.0 * keys.1), "{mode}");
+        }
+    }
+}
+
 #[track_caller]
 fn assert_near(left: &RunFolder, right: &RunFolder, tolerance: f32, what: &str) {
     let (left, right) = (left.params(), right.params());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::support::{
-    ENDLESS, RunningProcess, SHARED_MODES, SMALL_DATA, Sandbox, assert_says, cluster_of,
+    ENDLESS, RunningProcess, SECRET, SHARED_MODES, SMALL_DATA, Sandbox, assert_says, cluster_of,
     free_ports, signal_to, tf_config, wait_until, within,
 };
 
@@ -138,7 +138,7 @@ fn a_server_that_does_not_come_back_in_time_ends_the_run_and_is_named() {
         for setting in SMALL_DATA.into_iter().chain(settings) {
             command.args(["--set", setting]);
         }
-        command.env("TF_CONFIG", tf_config(&cluster, role, 0));
+        command.env("TF_CONFIG", tf_config(&cluster, role, 0)).env("PACELINE_TOKEN", SECRET);
         RunningProcess::start(&mut command, run)
     };
     let (server, mut worker) = (start("ps"), start("worker"));

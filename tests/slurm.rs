@@ -191,7 +191,7 @@ fn a_job_that_is_requeued_continues_to_the_same_bits() {
     wait_for_checkpoint(&sandbox);
     job.requeue();
     job.wait_for_state("JobState=COMPLETED");
-    assert_says(&job.output(), &["resuming from the checkpoint of step", "400 steps"]);
+    assert_says(&job.output(), &["resuming from the checkpoint of step", "400 in all"]);
     let run = sandbox.only_run();
     assert!(run.str().ends_with(&format!("-slurm-{}", job.id)), "{}", run.str());
     assert!(run.model() == local.model(), "the bits differ: {}", job.output());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{ENDLESS, Sandbox, assert_says, signal_to, within};
+use crate::support::{ENDLESS, Sandbox, assert_says, signal_to, wait_until, within};
 
 #[test]
 fn async_continues_while_a_worker_is_stopped_for_five_seconds() {
@@ -34,7 +34,9 @@ fn check_waits(mode: &str, settings: &[&str], stopped: Duration) {
     signal_to(worker, "STOP");
     let started = Instant::now();
     launched.wait_for("\nworker:0: step ");
-    assert_says(&run.log("worker:0"), &[" waits for worker:1 ("]);
+    // A thread of its own writes the log.
+    let is_logged = wait_until(|| run.log("worker:0").contains(" waits for worker:1 ("));
+    assert!(is_logged, "{}", run.log("worker:0"));
     let still = (run.event_bytes("worker:0"), launched.last_step());
     within(2 * stopped, "the time to be stopped", || started.elapsed() > stopped);
     let then = (run.event_bytes("worker:0"), launched.last_step());

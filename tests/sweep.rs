@@ -22,6 +22,15 @@ fn outcomes(dir: &Path) -> Vec<String> {
 }
 
 #[test]
+fn help_does_not_promise_a_job_that_is_not_there() {
+    let sandbox = Sandbox::new();
+    let help = sandbox.ok(&["sweep", "--help"]).stdout;
+    assert_says(&help, &["Job file with a [sweep] section"]);
+    assert!(!help.contains("built-in"), "{help}");
+    assert_says(&sandbox.fails(2, &["sweep"]), &["name a job file with a [sweep] section"]);
+}
+
+#[test]
 fn a_sweep_runs_every_cell_and_reports_on_all() {
     let sandbox = Sandbox::new();
     let job = format!(

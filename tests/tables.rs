@@ -172,7 +172,7 @@ fn mistakes_in_a_table_are_named_before_training() {
     };
     let check = |settings: &[&str], says: &[&str]| assert_says(&fails(settings), says);
     check(
-        &["data.path=colours.csv"],
+        &["data.path=colours.csv", "model.kind=logistic"],
         &["the label \"colour\" has 3; set model.kind = \"softmax\""],
     );
     check(
@@ -201,6 +201,49 @@ fn mistakes_in_a_table_are_named_before_training() {
         &["a cross has at least two columns"],
     );
     check(&["data.path=none.csv"], &["none.csv"]);
+}
+
+/// Rows of three kinds of flowers, with a price that has a comma and one row that is too short.
+fn flowers() -> String {
+    let kinds = ["rose", "tulip", "lily"];
+    let row = |row: usize| {
+        let kind = kinds[row % 3];
+        format!("{}.{},\"1,{:03}\",{kind}\n", row % 3 + 1, row % 10, row % 97)
+    };
+    let rows: String = (0..300).map(row).collect();
+    format!("length,price,kind\n{rows}")
+}
+
+#[test]
+fn a_table_of_three_classes_trains_as_it_is() {
+    let sandbox = Sandbox::new();
+    sandbox.write("flowers.csv", flowers());
+    let steps = ["--set", "train.stop={steps=20}"];
+    let path = ["--set", "data.path=flowers.csv"];
+    let trained = sandbox.ok(&[&["train", "--run-dir", "run"], &path[..], &steps].concat());
+    assert_says(&trained.stderr, &["softmax", "\"price\"", "numbers with a comma"]);
+    let explained = sandbox.ok(&[&["explain"], &path[..]].concat()).stdout;
+    let why = "kind = \"softmax\"                 # default: the label \"kind\" has 3 classes";
+    assert_says(&explained, &[why]);
+    let described = sandbox.ok(&["data", "describe", "flowers.csv"]).stdout;
+    assert_says(&described, &["[model]\nkind = \"softmax\"", "numbers with a comma"]);
+    sandbox.write("flowers.toml", described);
+    sandbox.ok(&[&["train", "flowers.toml"], &steps[..]].concat());
+    // A model that is set is not replaced.
+    let logistic = ["--set", "model.kind=logistic"];
+    let said = sandbox.fails(2, &[&["train"], &path[..], &logistic].concat());
+    assert_says(&said, &["model.kind is \"logistic\"", "has 3"]);
+    let said = sandbox.fails(2, &["evaluate", "run", "--threshold", "0.3"]);
+    assert_says(&said, &["--threshold is for two classes, but the model has 3"]);
+}
+
+#[test]
+fn a_description_names_rows_with_another_number_of_fields() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ragged.csv", "a,b,label\n1,2,x\n3,4\n5,6,y\n7,8,x\n");
+    let described = sandbox.ok(&["data", "describe", "ragged.csv"]).stdout;
+    let says = "# 1 of the first 4 rows has another number of fields than 3, the first in line 3";
+    assert_says(&described, &[says]);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::support::ManualRun;
 use crate::support::{
-    ENDLESS, RunningProcess, SMALL_DATA, Sandbox, assert_says, cluster_of, events, free_ports,
-    points, tf_config,
+    ENDLESS, RunningProcess, SECRET, SMALL_DATA, Sandbox, assert_says, cluster_of, events,
+    free_ports, points, tf_config,
 };
 
 /// Starts tasks in this order, the last one when all others have reported what they wait for.
@@ -72,19 +72,20 @@ fn a_waiting_task_reports_which_tasks_it_waits_for_and_their_state() {
 fn a_task_with_a_wrong_token_is_refused() {
     let [port] = free_ports();
     let manual_run = ManualRun::new(cluster_of(1, &[port]), &["train.stop={steps=20}"]);
-    let [right, wrong] = ["right", "wrong"].map(|token| manual_run.sandbox.write(token, token));
+    let [right, wrong] = ["right", "wrong"]
+        .map(|name| manual_run.sandbox.write_secret(name, &format!("the {name} secret of a run")));
     let [right, wrong] =
         [right, wrong].map(|path| format!("cluster.token_file={}", path.display()));
     let server = manual_run.start_with("ps", 0, &[&right]);
     let mut intruder = manual_run.start_with("worker", 0, &[&wrong]);
     intruder.wait_for(&format!("ps:0 at 127.0.0.1:{port}, wrong token"));
-    manual_run.wait_for_log("ps:0", ": the token is not this run's");
+    manual_run.wait_for_log("ps:0", "during the handshake, as one with another token does");
     drop(intruder);
     fs::rename(manual_run.run().file("worker_0"), manual_run.sandbox.path("intruder")).unwrap();
     let worker = manual_run.start_with("worker", 0, &[&right]);
     manual_run.all_end_well(vec![server, worker]);
     for task in ["ps:0", "worker:0"] {
-        assert!(!manual_run.run().log(task).contains("right"), "the token is in a log");
+        assert!(!manual_run.run().log(task).contains("the right secret"), "the token is in a log");
     }
 }
 
@@ -245,7 +246,12 @@ fn every_task_may_have_a_run_directory_of_its_own() {
         for setting in SMALL_DATA.iter().chain(&["train.stop={steps=20}"]) {
             command.args(["--set", setting]);
         }
-        RunningProcess::start(command.env("TF_CONFIG", tf_config(&cluster, role, index)), dir)
+        RunningProcess::start(
+            command
+                .env("TF_CONFIG", tf_config(&cluster, role, index))
+                .env("PACELINE_TOKEN", SECRET),
+            dir,
+        )
     };
     let tasks = [start("ps", 0), start("worker", 0), start("worker", 1)];
     for task in tasks {
@@ -259,23 +265,16 @@ fn every_task_may_have_a_run_directory_of_its_own() {
 }
 
 #[test]
-fn listening_beyond_this_machine_needs_a_token() {
+fn a_secret_that_others_could_guess_is_refused() {
     let [port] = free_ports();
-    for address in [format!("0.0.0.0:{port}"), format!("192.0.2.1:{port}")] {
-        let cluster = json!({"worker": ["127.0.0.1:0"], "ps": [address]});
-        let output = ManualRun::new(cluster, &[]).start("ps", 0).finish();
-        assert_eq!(output.code, Some(2), "{output:?}");
-        assert_says(&output.stderr, &["error: ", &address, "cluster.token_file"]);
-    }
-    // An empty token is refused.
-    for content in ["", "\n"] {
+    for content in ["", "\n", "fifteen letters"] {
         let cluster = json!({"worker": ["127.0.0.1:0"], "ps": [format!("0.0.0.0:{port}")]});
         let manual_run = ManualRun::new(cluster, &[]);
-        let path = manual_run.sandbox.write("token", content);
+        let path = manual_run.sandbox.write_secret("token", content);
         let setting = format!("cluster.token_file={}", path.display());
         let output = manual_run.start_with("ps", 0, &[&setting]).finish();
         assert_eq!(output.code, Some(2), "{output:?}");
-        assert_says(&output.stderr, &["error: cluster.token_file", "must hold 1 to 256"]);
+        assert_says(&output.stderr, &["error: cluster.token_file", "must have 16 to 256"]);
     }
 }
 

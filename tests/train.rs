@@ -61,7 +61,7 @@ fn the_built_in_job_trains_to_a_useful_model_from_nothing() {
 /// The keys of `summary.json`, in order.
 const SUMMARY_KEYS: &str = "\
     name mode workers servers batch stop_reason global_steps examples lost_pushes \
-    seconds train_loss test_loss test_accuracy steps_per_second examples_per_second \
+    seconds train_loss test_loss test_accuracy model_sha256 steps_per_second examples_per_second \
     bytes_per_step verdict ranking tasks";
 
 /// The keys of a task in `summary.json`, in order.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    ENDLESS, RunFolder, RunningProcess, SMALL_DATA, Sandbox, assert_says, cluster_of, free_ports,
-    tf_config, wait_until,
+    ENDLESS, RunFolder, RunningProcess, SECRET, SMALL_DATA, Sandbox, assert_says, cluster_of,
+    free_ports, tf_config, wait_until,
 };
 
 /// Long enough to be judged.
@@ -321,7 +321,9 @@ fn the_verdict_on_a_slow_network_is_network() {
     let run = sandbox.run_folder("run");
     let start = |role: &str, index: usize, port: u16| {
         let mut command = sandbox.command(&["train", "--run-dir", run.str()]);
-        command.env("TF_CONFIG", tf_config(&cluster_of(2, &[port]), role, index));
+        command
+            .env("TF_CONFIG", tf_config(&cluster_of(2, &[port]), role, index))
+            .env("PACELINE_TOKEN", SECRET);
         let settings = [&SMALL_DATA[..], &["cluster.mode=async", LONG]].concat();
         command.args(settings.iter().flat_map(|setting| ["--set", setting]));
         RunningProcess::start(&mut command, run.path.clone())

@@ -290,7 +290,8 @@ fn what_cannot_be_watched_is_refused_with_a_remedy() {
     let sandbox = Sandbox::new();
     fs::create_dir_all(sandbox.path("runs/digits-softmax")).unwrap();
     sandbox.write("file", "");
-    sandbox.write("empty", "\n");
+    sandbox.write_secret("empty", "\n");
+    sandbox.write("readable", "a secret of the page");
     let missing = sandbox.fails(2, &["watch", "runs/digits-sofmax"]);
     assert_says(&missing, &["no such directory", "did you mean runs/digits-softmax?"]);
     assert_says(&sandbox.fails(2, &["watch", "file"]), &["this is a file"]);
@@ -301,7 +302,9 @@ fn what_cannot_be_watched_is_refused_with_a_remedy() {
         &["--listen nowhere"],
     );
     let empty = ["watch", "runs", "--token-file", "empty"];
-    assert_says(&sandbox.fails(2, &empty), &["it contains no token"]);
+    assert_says(&sandbox.fails(2, &empty), &["--token-file empty has 0 characters"]);
+    let readable = ["watch", "runs", "--token-file", "readable"];
+    assert_says(&sandbox.fails(2, &readable), &["others may read", "chmod 600 readable"]);
     let training = ["train", "--watch", "--listen", "0.0.0.0:0"];
     assert_says(&sandbox.fails(2, &training), &["needs a token"]);
     assert!(!sandbox.path("runs/digits-softmax/job.toml").exists());
@@ -310,20 +313,28 @@ fn what_cannot_be_watched_is_refused_with_a_remedy() {
 #[test]
 fn the_page_needs_the_token_and_serves_no_other_files() {
     let sandbox = Sandbox::new();
-    sandbox.write("token", "s3cret\n");
+    let secret = "a secret of a run";
+    sandbox.write_secret("token", secret);
     sandbox.write("runs/a/job.toml", "name = \"a\"\n");
     sandbox.write("other/job.toml", "name = \"other\"\n");
-    let (_watching, at) = watch(&sandbox, "runs", &["--token-file", "token"]);
-    let bearer = "authorization: Bearer s3cret\r\n";
+    let (watching, at) = watch(&sandbox, "runs", &["--token-file", "token"]);
+    let at = at.as_str();
+    // The printed address has a credential that only opens the page.
+    let printed = watching.stderr();
+    let reading = printed.split("/?token=").nth(1).unwrap().trim();
+    let bearer = &format!("authorization: Bearer {reading}\r\n");
     for path in ["/", "/app.js", "/api/runs", "/api/stream"] {
-        assert_says(&get(&at, path, "", ""), &["401"]);
+        assert_says(&get(at, path, "", ""), &["401"]);
     }
-    assert_says(&get(&at, "/?token=s3cret", "", ""), &["303", "set-cookie", "HttpOnly"]);
-    assert_says(&get(&at, "/api/runs", bearer, ""), &["200", "\"id\":\"a\""]);
+    let opened = get(at, &format!("/?token={reading}"), "", "");
+    assert_says(&opened, &["303", "set-cookie", "HttpOnly"]);
+    assert_says(&get(at, "/api/runs", bearer, ""), &["200", "\"id\":\"a\""]);
+    let own = format!("authorization: Bearer {secret}\r\n");
+    assert_says(&get(at, "/api/runs", &own, ""), &["401"]);
     for path in
         ["/../token", "/%2e%2e/token", "/api/zoom?run=../other&x=step&from=0&to=1", "/token"]
     {
-        assert_says(&get(&at, path, bearer, ""), &["404"]);
+        assert_says(&get(at, path, bearer, ""), &["404"]);
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    RunningProcess, SMALL_DATA, Sandbox, cluster_of, free_ports, task_process, tf_config,
+    RunningProcess, SECRET, SMALL_DATA, Sandbox, cluster_of, free_ports, task_process, tf_config,
 };
 
 /// How long the other tasks may take to end after the coordinator.
@@ -17,6 +17,9 @@ const GRACE: Duration = Duration::from_secs(20);
 pub(crate) const WORKERS: usize = 3;
 pub(crate) const SERVERS: usize = 2;
 
+/// Bytes of a few steps of all workers with one server, with new connections.
+const PROGRESS_BYTES: usize = 2_000_000;
+
 /// Control over the tasks of one run.
 pub(crate) trait TaskControl {
     /// The process of a task, if it has one now.
@@ -24,6 +27,9 @@ pub(crate) trait TaskControl {
 
     /// Cuts the connections to a server. Returns whether they can be cut.
     fn cut(&mut self, server: usize) -> bool;
+
+    /// Flips a bit of what next travels to or from a server. Returns whether that can be done.
+    fn flip(&mut self, server: usize) -> bool;
 
     /// Restarts tasks that died. Returns whether the run is over.
     fn supervise(&mut self) -> bool;
@@ -44,6 +50,10 @@ impl TaskControl for LaunchedTasks {
     }
 
     fn cut(&mut self, _: usize) -> bool {
+        false
+    }
+
+    fn flip(&mut self, _: usize) -> bool {
         false
     }
 
@@ -94,6 +104,7 @@ impl ManualTasks {
                 command.args(["--set", setting]);
             }
             command.env("TF_CONFIG", tf_config(&cluster_of(WORKERS, ports), role, index));
+            command.env("PACELINE_TOKEN", SECRET);
             let stderr = std::fs::File::options().append(true).create(true).open(&log);
             command.stdout(Stdio::null()).stderr(stderr.unwrap());
             let child = command.spawn().unwrap();
@@ -102,6 +113,22 @@ impl ManualTasks {
         let servers = (0..SERVERS).map(|index| start("ps", index));
         let tasks = servers.chain((0..WORKERS).map(|index| start("worker", index))).collect();
         Self { tasks, proxies, log, coordinator_ended: None, restarts: 0 }
+    }
+
+    /// Whether a server and its clients have made a few steps since they had exchanged `before`
+    /// bytes, which are updated then.
+    pub(crate) fn has_progressed(&self, server: usize, before: &mut [usize; SERVERS]) -> bool {
+        let forwarded = self.proxies[server].forwarded();
+        let is_more = forwarded > before[server] + PROGRESS_BYTES;
+        if is_more {
+            before[server] = forwarded;
+        }
+        is_more
+    }
+
+    /// How many bits have been flipped.
+    pub(crate) fn flipped(&self) -> usize {
+        self.proxies.iter().map(Proxy::flipped).sum()
     }
 
     fn printed(&self) -> String {
@@ -126,6 +153,11 @@ impl TaskControl for ManualTasks {
 
     fn cut(&mut self, server: usize) -> bool {
         self.proxies[server].cut();
+        true
+    }
+
+    fn flip(&mut self, server: usize) -> bool {
+        self.proxies[server].flip();
         true
     }
 

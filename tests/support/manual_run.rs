@@ -8,7 +8,7 @@ use super::process::{RunningProcess, processes_of};
 use super::run_folder::RunFolder;
 use super::sandbox::Sandbox;
 use super::settings::SMALL_DATA;
-use super::tf_config::tf_config;
+use super::tf_config::{SECRET, tf_config};
 use super::wait::wait_until;
 
 /// A run whose tasks are started by hand, in any order, with one run directory for all.
@@ -32,7 +32,7 @@ impl ManualRun {
     /// A task with this `TF_CONFIG`, ready to start.
     pub(crate) fn command(&self, config: &str) -> Command {
         let mut command = self.sandbox.command(&["train", "--run-dir", self.run().str()]);
-        command.env("TF_CONFIG", config);
+        command.env("TF_CONFIG", config).env("PACELINE_TOKEN", SECRET);
         for setting in &self.settings {
             command.args(["--set", setting]);
         }
@@ -52,6 +52,23 @@ impl ManualRun {
         settings: &[&str],
     ) -> RunningProcess {
         let mut command = self.command(&tf_config(&self.cluster, role, index));
+        if settings.iter().any(|setting| setting.starts_with("cluster.token_file")) {
+            // The variable would count, not the file.
+            command.env_remove("PACELINE_TOKEN");
+        }
+        command.args(settings.iter().flat_map(|setting| ["--set", setting]));
+        RunningProcess::start(&mut command, self.run().path)
+    }
+
+    /// Starts a task that has no token.
+    pub(crate) fn start_without_token(
+        &self,
+        role: &str,
+        index: usize,
+        settings: &[&str],
+    ) -> RunningProcess {
+        let mut command = self.command(&tf_config(&self.cluster, role, index));
+        command.env_remove("PACELINE_TOKEN");
         command.args(settings.iter().flat_map(|setting| ["--set", setting]));
         RunningProcess::start(&mut command, self.run().path)
     }

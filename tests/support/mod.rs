@@ -26,7 +26,7 @@ pub(crate) use run_folder::RunFolder;
 pub(crate) use sandbox::{IDX_FILES, PACELINE, Sandbox};
 pub(crate) use settings::{ENDLESS, SHARED_MODES, SMALL, SMALL_DATA};
 pub(crate) use slurm::{Slurm, ends_with, mpirun};
-pub(crate) use tf_config::{cluster_of, free_ports, tf_config};
+pub(crate) use tf_config::{SECRET, cluster_of, free_ports, tf_config};
 pub(crate) use wait::{wait_until, within};
 
 /// The first line of standard error that is an error.

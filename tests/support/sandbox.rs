@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -43,6 +44,13 @@ impl Sandbox {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Writes a file that only its owner may read.
+    pub(crate) fn write_secret(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.write(name, content);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
     }
 

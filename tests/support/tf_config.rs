@@ -22,6 +22,9 @@ pub(crate) fn cluster_of(workers: usize, servers: &[u16]) -> Value {
     json!({"worker": vec!["127.0.0.1:0"; workers], "ps": servers})
 }
 
+/// The secret of runs whose tasks a test starts one by one.
+pub(crate) const SECRET: &str = "a secret of the tests";
+
 /// `TF_CONFIG` for one task.
 pub(crate) fn tf_config(cluster: &Value, role: &str, index: impl Into<Value>) -> String {
     json!({"cluster": cluster, "task": {"type": role, "index": index.into()}}).to_string()

@@ -1,36 +1,50 @@
 //! `cargo xtask ci` and `cargo xtask chaos`.
 
+use std::thread;
 use std::time::Instant;
 
-use crate::process::{ChoreResult, cargo, root, run};
+use crate::process::{ChoreResult, cargo, in_background, root, run, run_quietly};
 use crate::{cycles, deps, setup, test_run, tidy};
 
-/// Every check and test, the cheapest first.
+/// Every check and test, the cheapest first. Lints and documentation are checked beside the tests,
+/// which often wait.
 pub(crate) fn ci() -> ChoreResult {
     let start = Instant::now();
     step("format", || run(&mut cargo(&["fmt", "--all", "--check"])))?;
     step("dependencies", || deps::check(&root()))?;
     step("cycles", || cycles::check(&root()))?;
     step("tidy", || tidy::check(&root(), &[]))?;
-    step("lints", || {
-        // With the code that only some builds have.
-        let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--all-features"]);
-        clippy.env("CARGO_INCREMENTAL", "0");
-        run(clippy.args(["--locked", "--", "-D", "warnings"]))
+    thread::scope(|scope| {
+        let lints = scope.spawn(|| {
+            step("lints", lint)?;
+            step("documentation", document)
+        });
+        let tests = step("set-up", setup::install).and_then(|()| {
+            // Most tests wait for processes rather than work.
+            let threads = 1 + 2 * thread::available_parallelism().map_or(2, usize::from);
+            step("tests", || test_run::check(threads))
+        });
+        let lints = lints.join().unwrap_or_else(|_| Err("the thread of the lints failed".into()));
+        lints.and(tests)
     })?;
-    step("documentation", || {
-        let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
-        run(doc.env("RUSTDOCFLAGS", "-D warnings"))
-    })?;
-    step("set-up", setup::install)?;
-    // Most tests wait for processes rather than work.
-    let threads = 2 * std::thread::available_parallelism().map_or(2, usize::from);
-    step("tests", || test_run::check(threads))?;
     println!("ci passed in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// Plays 100 chaos seeds of each mode; `cargo test` plays six.
+fn lint() -> ChoreResult {
+    // With the code that only some builds have.
+    let mut clippy = in_background("clippy");
+    clippy.args(["--workspace", "--all-targets", "--all-features", "--locked"]);
+    run_quietly(clippy.args(["--", "-D", "warnings"]).env("CARGO_INCREMENTAL", "0"))
+}
+
+fn document() -> ChoreResult {
+    let mut doc = in_background("doc");
+    doc.args(["--workspace", "--no-deps", "--locked"]);
+    run_quietly(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Plays 100 chaos seeds of each mode; `cargo test` plays two.
 pub(crate) fn chaos() -> ChoreResult {
     let mut tests = cargo(&["test", "--workspace", "--locked", "--test", "process", "chaos::"]);
     run(tests.args(["--", "--nocapture"]).env("PACELINE_CHAOS_SEEDS", "300"))

@@ -31,6 +31,7 @@ const SEVERAL_VERSIONS: &[&str] = &[
     "getrandom",
     "hashbrown",
     "miniz_oxide",
+    "num-bigint",
     "r-efi",
     "syn",
     "thiserror",

@@ -3,6 +3,7 @@
 mod ci;
 mod cycles;
 mod deps;
+mod fuzz;
 mod metadata;
 mod process;
 mod rust;
@@ -26,6 +27,11 @@ cargo xtask tidy [lines|files|functions|words|types|sizes|packages]...
                     read badly, type names defined twice, the sizes of crates, and that every
                     crate can be packaged
 cargo xtask chaos   300 runs whose tasks are killed, stopped and cut off at random
+cargo xtask fuzz --minutes N | --inputs N [--seed N] [TARGET]...
+                    random and mutated input for everything that reads bytes from elsewhere: all
+                    targets together take N minutes, or each gets N inputs
+cargo xtask deny [--advisories]
+                    licences, bans and sources of all dependencies, and known vulnerabilities
 ";
 
 fn main() -> ExitCode {
@@ -37,6 +43,8 @@ fn main() -> ExitCode {
         "cycles" => cycles::check(&root()),
         "tidy" => tidy::check(&root(), &args[1..]),
         "chaos" => ci::chaos(),
+        "fuzz" => fuzz::fuzz(&args[1..]),
+        "deny" => fuzz::deny(&args[1..]),
         _ => Err(USAGE.to_owned()),
     };
     match done {

@@ -20,6 +20,26 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// A cargo command that gives way to all others.
+pub(crate) fn in_background(subcommand: &str) -> Command {
+    let foreground = cargo(&[]);
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(foreground.get_program()).args([subcommand, "--quiet"]);
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command to its end, and prints what it wrote in one piece if it fails.
+pub(crate) fn run_quietly(command: &mut Command) -> ChoreResult {
+    let output = command.output();
+    if let Ok(output) = &output
+        && !output.status.success()
+    {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    ended(command, output.map(|output| output.status))
+}
+
 /// Runs a command to its end, with its output going where ours goes.
 pub(crate) fn run(command: &mut Command) -> ChoreResult {
     let status = command.status();

@@ -9,8 +9,8 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
 use paceline_data::{DataError, OpenMeter, OpenObserver, unpack};
+use paceline_filemap::FileMap;
 
 use crate::npy::{ElementKind, NpyFault, NpyHeader};
 use crate::zip::{self, ZipMember};
@@ -33,7 +33,7 @@ pub(crate) struct FileArray {
 
 #[derive(Clone, Debug)]
 enum ArrayBytes {
-    Mapped { map: Arc<Mmap>, range: Range<usize> },
+    Mapped { map: Arc<FileMap>, range: Range<usize> },
     Unpacked(Arc<Vec<u8>>),
 }
 
@@ -67,7 +67,7 @@ impl FileArray {
         Self::in_memory(path.into(), header, bytes)
     }
 
-    fn in_map(name: PathBuf, map: &Arc<Mmap>, range: Range<usize>) -> Result<Self, DataError> {
+    fn in_map(name: PathBuf, map: &Arc<FileMap>, range: Range<usize>) -> Result<Self, DataError> {
         let bytes = &map[range.clone()];
         let header = NpyHeader::from_bytes(bytes).map_err(|what| fault(&name, what))?;
         check_length(&name, &header, bytes.len())?;
@@ -101,7 +101,7 @@ impl FileArray {
 /// The arrays of a `.npz` file.
 pub(crate) struct NpzFile {
     path: PathBuf,
-    map: Arc<Mmap>,
+    map: Arc<FileMap>,
     members: Vec<ZipMember>,
 }
 
@@ -174,12 +174,7 @@ pub(crate) fn fault(name: &Path, what: impl ToString) -> DataError {
     DataError::Sparse { path: name.into(), what: what.to_string() }
 }
 
-#[expect(unsafe_code, reason = "mapping a file has no safe form")]
-pub(crate) fn map(path: &Path) -> Result<Arc<Mmap>, DataError> {
+pub(crate) fn map(path: &Path) -> Result<Arc<FileMap>, DataError> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
-    // SAFETY: the bytes must not change while they are mapped. The file is the user's training
-    // data; a program that writes to it meanwhile breaks this, as with any mapped file. Nothing is
-    // derived from the bytes that memory safety depends on: every access is checked.
-    let map = unsafe { Mmap::map(&file) };
-    map.map(Arc::new).map_err(DataError::io("map", path))
+    FileMap::of(&file, path).map(Arc::new).map_err(DataError::io("map", path))
 }

@@ -342,7 +342,7 @@ impl Examples for ArrayExamples {
         Some(self.labels[example as usize])
     }
 
-    fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+    fn fill(&self, example: u32, _epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
         let width = self.inputs();
         assert_eq!(out.len(), width, "the buffer must hold exactly one example");
         let start = example as usize * width;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use paceline_data::{DataError, ElementForm, ignore_reports};
+use paceline_data::{DataError, ElementForm, OpenObserver};
 
 use crate::array_source::ArraySource;
 use crate::file_array::{FileArray, fault};
@@ -44,15 +44,16 @@ pub fn open_array_inputs(
     path: &Path,
     spec: &ArrayInputSpec,
     labels: &ArrayLabels,
+    observer: &mut dyn OpenObserver,
 ) -> Result<ArrayExamples, DataError> {
     let source = ArraySource::open(path)?;
     let input = input_name(&source, spec)?;
     let names = std::slice::from_ref(&input);
-    let inputs = source.required(names, "data.inputs", &mut ignore_reports())?;
+    let inputs = source.required(names, "data.inputs", observer)?;
     let labels = match labels {
         ArrayLabels::Unread => None,
-        ArrayLabels::File(file) => Some(FileArray::open(file, &mut ignore_reports())?),
-        ArrayLabels::Beside => Some(labels_of(&source, &input, &inputs.name, spec)?),
+        ArrayLabels::File(file) => Some(FileArray::open(file, observer)?),
+        ArrayLabels::Beside => Some(labels_of(&source, &input, &inputs.name, spec, observer)?),
     };
     ArrayExamples::for_model(inputs, labels.as_ref(), spec.form, spec.shape)
 }
@@ -88,11 +89,12 @@ fn labels_of(
     input: &str,
     file: &Path,
     spec: &ArrayInputSpec,
+    observer: &mut dyn OpenObserver,
 ) -> Result<FileArray, DataError> {
     let rest = input.strip_prefix(['x', 'X']);
     let names: Vec<String> =
         spec.labels.iter().cloned().chain(rest.map(|rest| format!("y{rest}"))).collect();
-    source.first_of(&names, &mut ignore_reports())?.ok_or_else(|| {
+    source.first_of(&names, observer)?.ok_or_else(|| {
         let looked_for =
             if names.is_empty() { String::new() } else { format!(" ({})", names.join(" or ")) };
         let what = format!(

@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
 use paceline_data::sniff::{FileKind, check_kind};
 use paceline_data::sparse::source_files;
 use paceline_data::{
     DataError, ElementForm, Examples, HoldOut, OnBad, OpenMeter, OpenObserver, SelectedExamples,
     TrainTest, unpack,
 };
+use paceline_filemap::FileMap;
 
 use crate::classes::{check_test_labels, classes_of, count_classes};
 use crate::file_array::{fault, map};
@@ -62,7 +62,7 @@ pub struct RecordExamples {
 #[derive(Clone, Debug)]
 pub(crate) struct RecordFile {
     path: PathBuf,
-    map: Arc<Mmap>,
+    map: Arc<FileMap>,
 }
 
 /// Opens records as a training set and a test set.
@@ -139,7 +139,7 @@ impl RecordExamples {
         (file, (len != DAMAGED).then(data))
     }
 
-    fn read(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<(), String> {
+    fn read(&self, example: u32, epoch: u64, out: &mut [f32]) -> Result<(), String> {
         let record = self.record(example).1.ok_or("the data fails its checksum")?;
         let [inputs] = features(record, [&self.feature]).map_err(|error| error.to_string())?;
         let inputs = inputs.ok_or_else(|| format!("it lacks the feature {:?}", self.feature))?;
@@ -150,7 +150,7 @@ impl RecordExamples {
         let bytes = inputs.bytes().map_err(|error| error.to_string())?.unwrap_or_default();
         match form {
             InputForm::Picture => {
-                let draw = self.random_crops.then_some(CropDraw { example, draw });
+                let draw = self.random_crops.then_some(CropDraw { example, epoch });
                 return self.pictures.read_encoded(bytes, draw, out);
             }
             InputForm::Pixels(_) => {
@@ -236,9 +236,9 @@ impl Examples for RecordExamples {
         Some(self.labels[example as usize])
     }
 
-    fn fill(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+    fn fill(&self, example: u32, epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
         assert_eq!(out.len(), self.inputs(), "the buffer must hold exactly one example");
-        self.read(example, draw, out).map_err(|what| {
+        self.read(example, epoch, out).map_err(|what| {
             let path = self.record(example).0.path.display();
             DataError::BadExample { what: format!("{path}: example {example} (from 0): {what}") }
         })?;

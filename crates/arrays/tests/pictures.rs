@@ -74,9 +74,9 @@ fn files(pictures: &Pictures, root: &Path) -> Vec<(String, u32)> {
     (0..pictures.len() as u32).map(|i| (name(pictures.path(i)), pictures.label(i))).collect()
 }
 
-fn fill(pictures: &Pictures, example: u32, draw: u64) -> Vec<f32> {
+fn fill(pictures: &Pictures, example: u32, epoch: u64) -> Vec<f32> {
     let mut out = vec![f32::NAN; pictures.inputs()];
-    let label = pictures.fill(example, draw, &mut out).expect("a good picture");
+    let label = pictures.fill(example, epoch, &mut out).expect("a good picture");
     assert_eq!(label, pictures.label(example));
     out
 }
@@ -214,14 +214,14 @@ fn crops_and_flips_depend_on_seed_draw_and_picture_alone() {
         collection.open(&options).unwrap().train
     };
     let (cached, uncached, other) = (open(1, 1 << 20), open(1, 0), open(2, 1 << 20));
-    let draws: Vec<_> = (0..8).map(|draw| fill(&cached, 0, draw)).collect();
-    for (draw, values) in draws.iter().enumerate().rev() {
-        assert_eq!(&fill(&cached, 0, draw as u64), values);
-        assert_eq!(&fill(&uncached, 0, draw as u64), values);
+    let draws: Vec<_> = (0..8).map(|epoch| fill(&cached, 0, epoch)).collect();
+    for (epoch, values) in draws.iter().enumerate().rev() {
+        assert_eq!(&fill(&cached, 0, epoch as u64), values);
+        assert_eq!(&fill(&uncached, 0, epoch as u64), values);
     }
     assert!(draws.iter().any(|values| *values != draws[0]));
     let differs = |source: &Pictures, example| {
-        (0..8).any(|draw| fill(source, example, draw) != draws[draw as usize])
+        (0..8).any(|epoch| fill(source, example, epoch) != draws[epoch as usize])
     };
     assert!(differs(&other, 0) && differs(&cached, 1));
 }

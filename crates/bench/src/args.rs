@@ -46,6 +46,14 @@ pub enum BenchProcess {
     OurServer,
     /// This program's worker, which pushes the same gradient repeatedly.
     OurClient,
+    /// The same server, whose frames are sealed.
+    SealedServer,
+    /// The same worker, whose frames are sealed.
+    SealedClient,
+    /// The same server over TLS. Its address is followed by the directory of the certificates.
+    TlsServer,
+    /// The same worker over TLS.
+    TlsClient,
     /// A worker of mode `mirrored`, for `bench allreduce`.
     MeshWorker,
 }

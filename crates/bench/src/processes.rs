@@ -4,8 +4,10 @@
 //! The benchmark starts each as `paceline bench peer KIND`, because the tasks of a run are
 //! processes too. It prints its results to standard output.
 
+use std::env;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,8 +16,9 @@ use paceline_exchange::{
     CHUNK_BYTES, ClientConfig, ModeConfig, PeerRole, Server, ServerConfig, Store,
 };
 use paceline_model::{OptimizerState, Sgd};
-use paceline_net::{ConnectConfig, ServerConnections, serve};
+use paceline_net::{ConnectConfig, Credentials, ServerConnections, serve};
 use paceline_observe::process;
+use paceline_trust::{Authority, CA_FILE, CertificateFiles, TlsIdentity};
 
 use crate::args::{BenchProcess, BenchProcessArgs};
 use crate::bench_observer::{BenchObserver, flat_layout};
@@ -30,8 +33,12 @@ pub fn run_peer(args: &BenchProcessArgs) -> Result<(), BenchError> {
         BenchProcess::ChunkServer => serve_bare(args.floats * 4, answer_chunks),
         BenchProcess::BareClient => exchange_bare(args, send_whole),
         BenchProcess::ChunkClient => exchange_bare(args, send_chunks),
-        BenchProcess::OurServer => serve_ours(args.floats),
-        BenchProcess::OurClient => exchange_ours(args),
+        BenchProcess::OurServer => serve_ours(args.floats, bench_credentials().trusting_loopback()),
+        BenchProcess::OurClient => exchange_ours(args, bench_credentials().trusting_loopback()),
+        BenchProcess::SealedServer => serve_ours(args.floats, bench_credentials()),
+        BenchProcess::SealedClient => exchange_ours(args, bench_credentials()),
+        BenchProcess::TlsServer => serve_encrypted(args.floats),
+        BenchProcess::TlsClient => exchange_encrypted(args),
         BenchProcess::MeshWorker => {
             announce().and_then(|listener| run_mesh_worker(listener, args.floats, args.seconds))
         }
@@ -139,23 +146,56 @@ fn repeat(seconds: f64, mut work: impl FnMut() -> io::Result<()>) -> io::Result<
     Ok(())
 }
 
-fn serve_ours(floats: usize) -> io::Result<()> {
-    let listener = announce()?;
+fn bench_credentials() -> Credentials {
+    Credentials::with_token(b"bench")
+}
+
+/// The credentials of a task with a certificate in a directory.
+fn tls_credentials(keys: &Path, task: &str) -> io::Result<Credentials> {
+    let CertificateFiles { cert, key } = CertificateFiles::of(keys, task);
+    let identity = TlsIdentity::read(&keys.join(CA_FILE), &cert, &key).map_err(io::Error::other)?;
+    Ok(bench_credentials().with_tls(identity))
+}
+
+fn serve_encrypted(floats: usize) -> io::Result<()> {
+    let keys = env::temp_dir().join(format!("paceline-bench-keys-{}", std::process::id()));
+    let tasks = ["ps:0", "worker:0"].map(str::to_owned);
+    let made = Authority::of_run().and_then(|authority| authority.write(&keys, &tasks));
+    made.map_err(io::Error::other)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    println!("{} {}", listener.local_addr()?, keys.display());
+    let served = serve_at(&listener, floats, tls_credentials(&keys, "ps:0")?);
+    std::fs::remove_dir_all(&keys)?;
+    served
+}
+
+fn exchange_encrypted(args: &BenchProcessArgs) -> io::Result<()> {
+    let (address, keys) = args.address.split_once(' ').unwrap_or((&args.address, ""));
+    let credentials = tls_credentials(Path::new(keys), "worker:0")?;
+    exchange_ours(&BenchProcessArgs { address: address.to_owned(), ..args.clone() }, credentials)
+}
+
+fn serve_ours(floats: usize, credentials: Credentials) -> io::Result<()> {
+    serve_at(&announce()?, floats, credentials)
+}
+
+fn serve_at(listener: &TcpListener, floats: usize, credentials: Credentials) -> io::Result<()> {
     let workers = clients()?;
     let config =
         ServerConfig { stall_ms: 60_000, ..ServerConfig::new(ModeConfig::Async, workers, floats) };
     let optimizer = OptimizerState::new(Sgd::new(0.01), &flat_layout(floats), 0..floats);
     let mut machine = Server::new(config, Store::dense(vec![0.0; floats], optimizer));
     // Clients disconnect at the end without a goodbye, which the server reports as a failure.
-    let _ = serve(&listener, &mut machine, &mut BenchObserver);
+    let _ = serve(listener, &mut machine, &credentials, &mut BenchObserver);
     println!("{}", process::peak_rss_bytes().unwrap_or_default());
     Ok(())
 }
 
-fn exchange_ours(args: &BenchProcessArgs) -> io::Result<()> {
+fn exchange_ours(args: &BenchProcessArgs, credentials: Credentials) -> io::Result<()> {
     let config = ConnectConfig {
         client: ClientConfig::new(PeerRole::Worker, 1, args.floats),
         servers: vec![args.address.clone()],
+        credentials,
         start_timeout: Duration::from_secs(10),
         stall_timeout: Duration::from_secs(60),
         rejoin_timeout: None,

@@ -7,6 +7,11 @@
 //! the file's metadata says which: `pieces` is JSON that maps its name to the first number and the
 //! one after the last. Concatenated in the order of the files, the pieces are the tensor.
 //!
+//! If a key of the model has several parameters, the file has only the entries that exist:
+//! `entries` has a row of numbers for each, `optimizer.<state>.entries` a row of state, and `keys`
+//! the key of each row, in order. Behind the features, the keys name the parameters that every
+//! example touches, one row after another.
+//!
 //! A copy of a shard lies in memory as its file does on disk, in whole blocks, so that it can be
 //! written without the page cache. That halves the processor time of a checkpoint and leaves the
 //! memory to training.
@@ -40,10 +45,31 @@ pub(crate) struct ShardColumns {
     pub(crate) known_gradients: usize,
 }
 
+/// How many rows the columns of a shard have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShardRows {
+    /// One for each parameter.
+    All,
+    /// One for each entry that exists, and its key.
+    Entries(usize),
+}
+
 impl ShardColumns {
     /// The number of values.
-    pub(crate) fn len(&self) -> usize {
-        self.shard.len() * (1 + self.states.len() + self.known_gradients)
+    fn len(&self, layout: &Layout, rows: ShardRows) -> usize {
+        let values = match rows {
+            ShardRows::All => self.shard.len(),
+            ShardRows::Entries(entries) => entries * layout.width(),
+        };
+        values * (1 + self.states.len() + self.known_gradients)
+    }
+
+    /// The most rows that the columns can have.
+    fn most_rows(&self, layout: &Layout) -> ShardRows {
+        match layout.width() {
+            1 => ShardRows::All,
+            width => ShardRows::Entries(self.shard.len().div_ceil(width)),
+        }
     }
 
     /// What each column's names begin with.
@@ -54,30 +80,56 @@ impl ShardColumns {
     }
 }
 
-/// A copy of a shard as it lies in its file: the header, the numbers, and zeros to the end of the
-/// last block.
+/// A copy of a shard as it lies in its file: the header, the numbers, the keys of entries if it has
+/// entries, and zeros to the end of the last block.
 pub(crate) struct CheckpointBuffer {
     /// Page-aligned, in huge pages where the system has them: copying, checksums and writing then
     /// miss the TLB less often.
     memory: MmapMut,
     values: Range<usize>,
+    /// Where the keys of entries end: behind the values.
+    end: usize,
+    rows: ShardRows,
 }
 
 impl CheckpointBuffer {
     /// Memory for a copy.
     pub(crate) fn new(layout: &Layout, columns: &ShardColumns) -> io::Result<Self> {
-        let header_bytes = 8 + header(layout, columns, u64::MAX).len();
+        let most = columns.most_rows(layout);
+        let header_bytes = 8 + header(layout, columns, most, u64::MAX).len();
         let start = header_bytes.next_multiple_of(BLOCK_BYTES);
-        let end = start + columns.len() * size_of::<f32>();
-        let mut memory = MmapMut::map_anon(end.next_multiple_of(BLOCK_BYTES))?;
-        #[cfg(target_os = "linux")]
-        {
-            // Advice the system ignores costs speed and nothing else.
-            let _ = memory.advise(memmap2::Advice::HugePage);
+        // Memory for entries is allocated when their number is known.
+        let rows = if most == ShardRows::All { most } else { ShardRows::Entries(0) };
+        let end = start + columns.len(layout, rows) * size_of::<f32>();
+        Ok(Self { memory: touched_memory(end)?, values: start..end, end, rows })
+    }
+
+    /// Makes room for this many entries.
+    pub(crate) fn fit(
+        &mut self,
+        layout: &Layout,
+        columns: &ShardColumns,
+        entries: usize,
+    ) -> io::Result<()> {
+        self.rows = ShardRows::Entries(entries);
+        let values = columns.len(layout, self.rows) * size_of::<f32>();
+        self.values.end = self.values.start + values;
+        self.end = self.values.end + entries * size_of::<u32>();
+        if self.end.next_multiple_of(BLOCK_BYTES) > self.memory.len() {
+            // More than needed, because entries become more from checkpoint to checkpoint.
+            self.memory = touched_memory(self.end + self.end / 4)?;
         }
-        // Allocates the pages now, so that no update waits for them during the copy.
-        memory.iter_mut().step_by(BLOCK_BYTES).for_each(|byte| *byte = 0);
-        Ok(Self { memory, values: start..end })
+        Ok(())
+    }
+
+    /// How many rows it has.
+    pub(crate) fn rows(&self) -> ShardRows {
+        self.rows
+    }
+
+    /// The keys of the entries.
+    pub(crate) fn keys_mut(&mut self) -> &mut [u32] {
+        bytemuck::cast_slice_mut(&mut self.memory[self.values.end..self.end])
     }
 
     /// The columns, one after the other.
@@ -92,6 +144,18 @@ impl CheckpointBuffer {
         text[..json.len()].copy_from_slice(json.as_bytes());
         text[json.len()..].fill(b' ');
     }
+}
+
+/// Memory whose pages are allocated now, so that no update waits for them during the copy.
+fn touched_memory(bytes: usize) -> io::Result<MmapMut> {
+    let mut memory = MmapMut::map_anon(bytes.next_multiple_of(BLOCK_BYTES))?;
+    #[cfg(target_os = "linux")]
+    {
+        // Advice the system ignores costs speed and nothing else.
+        let _ = memory.advise(memmap2::Advice::HugePage);
+    }
+    memory.iter_mut().step_by(BLOCK_BYTES).for_each(|byte| *byte = 0);
+    Ok(memory)
 }
 
 /// A file's length and checksum.
@@ -109,7 +173,7 @@ pub(crate) fn write_shard(
     step: u64,
     buffer: &mut CheckpointBuffer,
 ) -> io::Result<FileSum> {
-    buffer.set_header(&header(layout, columns, step));
+    buffer.set_header(&header(layout, columns, buffer.rows, step));
     let temporary = path.with_extension("tmp");
     let written = match write_all(&temporary, UNCACHED, buffer) {
         // This file system cannot bypass the page cache.
@@ -132,9 +196,9 @@ fn write_all(path: &Path, flags: i32, buffer: &CheckpointBuffer) -> io::Result<F
         .truncate(true)
         .custom_flags(flags)
         .open(path)?;
-    let len = buffer.values.end;
+    let len = buffer.end;
     let (mut at, mut crc32c) = (0, 0);
-    for chunk in buffer.memory.chunks(WRITE_BYTES) {
+    for chunk in buffer.memory[..len.next_multiple_of(BLOCK_BYTES)].chunks(WRITE_BYTES) {
         crc32c = crc32c::crc32c_append(crc32c, &chunk[..chunk.len().min(len - at)]);
         file.write_all(chunk)?;
         at += chunk.len();
@@ -145,7 +209,10 @@ fn write_all(path: &Path, flags: i32, buffer: &CheckpointBuffer) -> io::Result<F
 }
 
 /// The JSON header of the file.
-fn header(layout: &Layout, columns: &ShardColumns, step: u64) -> String {
+fn header(layout: &Layout, columns: &ShardColumns, rows: ShardRows, step: u64) -> String {
+    if let ShardRows::Entries(count) = rows {
+        return header_with(entry_tensors(layout, columns, count), Map::new(), step);
+    }
     let (mut entries, mut pieces) = (Map::new(), Map::new());
     for (column, prefix) in columns.prefixes().enumerate() {
         for tensor in layout.tensors() {
@@ -167,6 +234,25 @@ fn header(layout: &Layout, columns: &ShardColumns, step: u64) -> String {
             entries.insert(name, json!({"dtype": "F32", "shape": shape, "data_offsets": offsets}));
         }
     }
+    header_with(entries, pieces, step)
+}
+
+/// The tensors of a file of entries.
+fn entry_tensors(layout: &Layout, columns: &ShardColumns, count: usize) -> Map<String, Value> {
+    let (mut tensors, mut at, width) = (Map::new(), 0, layout.width());
+    let mut add = |name: String, kind: &str, shape: &[usize]| {
+        let end = at + shape.iter().product::<usize>() * size_of::<f32>();
+        tensors.insert(name, json!({"dtype": kind, "shape": shape, "data_offsets": [at, end]}));
+        at = end;
+    };
+    for prefix in columns.prefixes() {
+        add(format!("{prefix}entries"), "F32", &[count, width]);
+    }
+    add("keys".into(), "U32", &[count]);
+    tensors
+}
+
+fn header_with(entries: Map<String, Value>, pieces: Map<String, Value>, step: u64) -> String {
     let mut metadata = json!({
         "format": "pt",
         "global_step": step.to_string(),

@@ -1,8 +1,10 @@
 //! The checkpoints of a run: finds them, verifies them, completes them and removes old ones.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
+
+use paceline_model::kernels::all_finite;
 
 use crate::buffer::FileSum;
 use crate::error::CheckpointError;
@@ -108,7 +110,11 @@ impl CheckpointDir {
                 Ok(FileSum { crc32c, .. }) if format!("{crc32c:08x}") != shard.crc32c => {
                     "its checksum does not agree".into()
                 }
-                Ok(_) => continue,
+                Ok(_) => match has_finite_values(&dir.join(&shard.file)) {
+                    Ok(true) => continue,
+                    Ok(false) => "some of its numbers are not finite: training had diverged".into(),
+                    Err(error) => error.to_string(),
+                },
             };
             return Err(format!("{}: {wrong}", shard.file));
         }
@@ -128,7 +134,8 @@ impl CheckpointDir {
         }
         let dir = self.dir.display();
         Err(CheckpointError::Refused(format!(
-            "{dir}: there is no complete checkpoint to resume from"
+            "{dir}: there is no complete checkpoint to resume from; a run writes them with \
+             checkpoint.every_steps or checkpoint.every_seconds"
         )))
     }
 
@@ -235,6 +242,28 @@ impl CheckpointDir {
 /// The file name of a shard's piece of the manifest.
 pub(crate) fn piece_name(index: usize) -> String {
     format!("shard-{index}.json")
+}
+
+/// Whether all numbers of a shard's file are finite.
+fn has_finite_values(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut length = [0; 8];
+    file.read_exact(&mut length)?;
+    file.seek_relative(i64::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?)?;
+    let mut values = vec![0_f32; READ_BYTES / size_of::<f32>()];
+    loop {
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
+        let mut filled = 0;
+        while let read @ 1.. = file.read(&mut bytes[filled..])? {
+            filled += read;
+        }
+        if !all_finite(&values[..filled / size_of::<f32>()]) {
+            return Ok(false);
+        }
+        if filled < READ_BYTES {
+            return Ok(true);
+        }
+    }
 }
 
 /// The length and the checksum of a file, which is read only if its length is `expected`.

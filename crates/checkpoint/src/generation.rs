@@ -23,6 +23,9 @@ use crate::manifest::{CheckpointInfo, read_sealed, write_sealed};
 use crate::remote::RemoteSource;
 use crate::server_number::ServerNumber;
 
+/// How many generations may begin before a server that shares no disk hears of the first.
+const MOST_UNHEARD: u64 = 64;
+
 /// The contents of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct ClaimedGeneration {
@@ -68,6 +71,18 @@ impl CheckpointDir {
     /// The number of the current generation; 0 if none was ever claimed.
     pub fn generation(&self) -> u64 {
         read_sealed::<ClaimedGeneration>(&self.generation).unwrap_or_default().generation
+    }
+
+    /// Whether the run's record has this generation, and the checkpoint that it starts from is
+    /// complete. Where another task keeps the record, only what cannot be is refused here; that
+    /// task decides when the generation is followed.
+    pub fn knows(&self, to: Generation) -> bool {
+        if self.remote.is_some() {
+            return to.number <= self.generation().saturating_add(MOST_UNHEARD);
+        }
+        let Ok(claimed) = read_sealed::<ClaimedGeneration>(&self.generation) else { return false };
+        let is_recorded = to.number < claimed.generation || to == claimed.generation();
+        is_recorded && to.base.is_none_or(|step| self.is_complete(step))
     }
 
     /// Excludes all other servers while the returned file is open.
@@ -161,8 +176,11 @@ impl CheckpointDir {
         Ok(None)
     }
 
-    /// Rewinds to the start of a generation that another server has claimed, perhaps in a
-    /// directory of its own. Returns the checkpoint it starts from.
+    /// Rewinds to the start of a generation that another server has claimed. Returns the checkpoint
+    /// it starts from.
+    ///
+    /// # Errors
+    /// If the run's record does not have the generation, or its checkpoint is damaged.
     pub fn follow(
         &self,
         server: ServerNumber,
@@ -179,12 +197,11 @@ impl CheckpointDir {
         };
         {
             let _lock = self.lock_generation().map_err(cannot)?;
-            let mut claimed = read_sealed::<ClaimedGeneration>(path).unwrap_or_default();
-            if claimed.generation < to.number {
-                let Generation { number: generation, base } = to;
-                let (servers, entered) = (server.count, Vec::new());
-                claimed = ClaimedGeneration { generation, base, servers, entered };
+            if !self.knows(to) {
+                let why = format!("the run's record has no generation {}", to.number);
+                return Err(CheckpointError::Refused(format!("{}: {why}", path.display())));
             }
+            let mut claimed = read_sealed::<ClaimedGeneration>(path).unwrap_or_default();
             if claimed.generation == to.number {
                 claimed.entered.push(server.index);
                 write_sealed(path, "claim", &claimed).map_err(cannot)?;

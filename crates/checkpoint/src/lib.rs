@@ -41,7 +41,7 @@ mod test_log;
 mod tests;
 mod writer;
 
-pub use copy::{copy_dense, copy_server, copy_table};
+pub use copy::{copy_dense, copy_server};
 pub use dir::{Checkpoint, CheckpointDir};
 pub use error::CheckpointError;
 pub use generation::GenerationStart;

@@ -95,6 +95,9 @@ pub struct ShardEntry {
     pub from: u64,
     /// The one after the last.
     pub to: u64,
+    /// If a key has several parameters: the number of entries in the file. Others do not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u64>,
     /// How far each slot had come on each chunk.
     #[serde(rename = "parts")]
     pub chunks: Vec<ChunkEntry>,

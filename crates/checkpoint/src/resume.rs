@@ -68,9 +68,14 @@ impl ResumePoint {
         if !by_steps && !by_epochs {
             return Ok(());
         }
+        let end = match (end.steps.filter(|_| by_steps), end.epochs) {
+            (Some(steps), _) => format!("train.stop.steps = {steps}"),
+            (None, epochs) => format!("train.stop.epochs = {}", epochs.unwrap_or_default()),
+        };
         Err(CheckpointError::Refused(format!(
-            "the run ended at step {}, and there is nothing left to do; to train further, set a \
-             later end (train.stop.steps or train.stop.epochs of a job, Stop of a session)",
+            "the checkpoint to resume from is of step {}, which is at or past the end ({end}): \
+             there is nothing left to do; to train further, set a later end (train.stop.steps or \
+             train.stop.epochs of a job, Stop of a session)",
             self.step()
         )))
     }

@@ -12,12 +12,12 @@ use std::ops::Range;
 use std::path::Path;
 
 use paceline_exchange::{ChunkMarks, ResumeState, SlotMark};
-use paceline_model::{Layout, OptimizerSpec, OptimizerState, Table};
+use paceline_model::{EntryColumn, Layout, OptimizerSpec, OptimizerState, ParamTable};
 
 use crate::dir::Checkpoint;
 use crate::error::CheckpointError;
 use crate::layout_digest::layout_digest;
-use crate::manifest::{Manifest, PlanOrigin, hex};
+use crate::manifest::{Manifest, PlanOrigin, ShardEntry, TensorEntry, hex};
 use crate::step_layout::StepLayout;
 
 /// Parameters read at a time.
@@ -86,7 +86,12 @@ impl ResumePoint {
         let info = &self.checkpoint.manifest.info;
         let dir = self.checkpoint.dir.display();
         if info.layout_digest != hex(&layout_digest(layout)) {
-            let text = format!("{dir}: this is a checkpoint of another model");
+            let text = match other_tensor(&info.tensors, layout) {
+                Some(difference) => {
+                    format!("{dir}: this is a checkpoint of another model: {difference}")
+                }
+                None => format!("{dir}: this is a checkpoint of another model"),
+            };
             return Err(CheckpointError::Refused(text));
         }
         let (found, optimizer) = (&info.optimizer_state, optimizer.optimizer());
@@ -178,10 +183,16 @@ impl ResumePoint {
     }
 
     /// Fills an empty table of a sparse model.
-    pub fn fill(&self, layout: &Layout, table: Table) -> Result<Table, CheckpointError> {
+    pub fn fill(&self, layout: &Layout, table: ParamTable) -> Result<ParamTable, CheckpointError> {
         self.check(layout, table.spec())?;
         let shard = table.range();
         table.resume(self.step());
+        if table.width() > 1 {
+            for shard in &self.checkpoint.manifest.shards {
+                self.fill_entries(shard, &table)?;
+            }
+            return Ok(table);
+        }
         let mut values = Vec::new();
         for from in shard.clone().step_by(PIECE) {
             let piece = from..(from + PIECE).min(shard.end);
@@ -195,6 +206,36 @@ impl ResumePoint {
             }
         }
         Ok(table)
+    }
+
+    /// Fills a table with the entries of a shard's file that it holds.
+    fn fill_entries(&self, shard: &ShardEntry, table: &ParamTable) -> Result<(), CheckpointError> {
+        let (count, width) = (shard.entries.unwrap_or(0) as usize, table.width());
+        let states = &self.checkpoint.manifest.info.optimizer_state;
+        let path = self.checkpoint.dir.join(&shard.file);
+        let read = |at: usize, out: &mut [f32]| {
+            read_numbers(&path, at, out).map_err(CheckpointError::at("read", &path))
+        };
+        let mut keys = vec![0; count];
+        read((1 + states.len()) * count * width, bytemuck::cast_slice_mut(&mut keys))?;
+        let own = table.keys();
+        let rows = keys.partition_point(|&key| (key as usize) < own.start)
+            ..keys.partition_point(|&key| (key as usize) < own.end);
+        let at_once = (PIECE / width).max(1);
+        let mut values = Vec::new();
+        for from in rows.clone().step_by(at_once) {
+            let some = from..(from + at_once).min(rows.end);
+            let keys = &keys[some.clone()];
+            values.resize(keys.len() * width, 0.0);
+            read(some.start * width, &mut values)?;
+            table.write_entries(keys, EntryColumn::Params, &values);
+            for (state, name) in table.state_names().iter().enumerate() {
+                let column = 1 + states.iter().position(|found| found == name).unwrap_or(0);
+                read((column * count + some.start) * width, &mut values)?;
+                table.write_entries(keys, EntryColumn::State(state), &values);
+            }
+        }
+        Ok(())
     }
 
     /// Reads flat parameters, or a state of the optimizer.
@@ -240,6 +281,26 @@ fn read_numbers(path: &Path, at: usize, out: &mut [f32]) -> io::Result<()> {
     let data = 8u64.saturating_add(u64::from_le_bytes(header));
     file.seek(SeekFrom::Start(data.saturating_add((at * size_of::<f32>()) as u64)))?;
     file.read_exact(bytemuck::cast_slice_mut(out))
+}
+
+/// The first tensor that a checkpoint and a layout do not have in common, for a message.
+fn other_tensor(found: &[TensorEntry], layout: &Layout) -> Option<String> {
+    for tensor in layout.tensors() {
+        let (name, shape) = (&tensor.name, &tensor.shape);
+        match found.iter().find(|entry| entry.name == *name) {
+            None => return Some(format!("it has no tensor {name:?}, which is {shape:?}")),
+            Some(entry) if entry.shape != *shape => {
+                let other = &entry.shape;
+                return Some(format!(
+                    "its tensor {name:?} is {other:?}, and the model has {shape:?}"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    let unknown = |entry: &&TensorEntry| layout.tensors().iter().all(|t| t.name != entry.name);
+    let TensorEntry { name, .. } = found.iter().find(unknown)?;
+    Some(format!("it has a tensor {name:?}, and the model has not"))
 }
 
 /// For each slot, the last push that any chunk has.

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use paceline_exchange::{ChunkMarks, SlotMark};
+use paceline_exchange::{ChunkMarks, Generation, SlotMark};
 use paceline_model::{Group, Layout};
 use tempfile::TempDir;
 
 use super::dir::CheckpointDir;
-use super::manifest::{CheckpointInfo, FORMAT, PlanOrigin, TensorEntry};
+use super::manifest::{CheckpointInfo, FORMAT, Manifest, PlanOrigin, TensorEntry, write_sealed};
 use super::server_number::ServerNumber;
 use super::writer::{CheckpointSpec, CheckpointWriter};
 
@@ -24,7 +24,7 @@ fn layout() -> Layout {
     layout
 }
 
-fn writer(run: &Path, index: usize, count: usize, keep: usize) -> CheckpointWriter {
+fn spec(run: &Path, index: usize, count: usize, keep: usize) -> CheckpointSpec {
     let layout = layout();
     let tensors = layout.tensors().iter();
     let info = CheckpointInfo {
@@ -49,7 +49,11 @@ fn writer(run: &Path, index: usize, count: usize, keep: usize) -> CheckpointWrit
     };
     let shard = paceline_exchange::shard_ranges(layout.len(), count)[index].clone();
     let name = format!("ps-{index}");
-    let spec = CheckpointSpec { dir: checkpoint_dir(run), keep, info, layout, index, shard, name };
+    CheckpointSpec { dir: checkpoint_dir(run), keep, info, layout, index, shard, name }
+}
+
+fn writer(run: &Path, index: usize, count: usize, keep: usize) -> CheckpointWriter {
+    let spec = spec(run, index, count, keep);
     CheckpointWriter::start(spec, Arc::new(|report| assert!(report.is_ok(), "{report:?}"))).unwrap()
 }
 
@@ -208,4 +212,90 @@ fn a_damaged_count_of_generations_is_named_and_can_be_deleted() {
     }
     fs::remove_file(&file).unwrap();
     assert_eq!(dir.claim(server, None, warn).unwrap().generation.base, Some(10));
+}
+
+#[test]
+fn a_generation_counts_only_if_the_record_has_it_and_its_checkpoint_is_there() {
+    let run = TempDir::new().unwrap();
+    let dir = checkpoint_dir(run.path());
+    write(run.path(), 1, &[10], 3);
+    let (server, warn) = (ServerNumber { index: 0, count: 2 }, &mut |_: &str| ());
+    let claimed = dir.claim(server, None, warn).unwrap().generation;
+    assert!(dir.knows(claimed));
+    let far = Generation { number: 1 << 62, base: None };
+    let elsewhere = Generation { base: Some(11), ..claimed };
+    for false_one in [far, elsewhere, Generation { base: None, ..claimed }] {
+        assert!(!dir.knows(false_one), "{false_one:?}");
+        let other = ServerNumber { index: 1, count: 2 };
+        let error = dir.follow(other, false_one).unwrap_err().to_string();
+        assert!(error.contains("the run's record has no generation"), "{error}");
+    }
+    assert_eq!(dir.generation(), claimed.number, "the record is as it was");
+}
+
+#[test]
+fn skipped_checkpoints_are_reported_once_and_counted_at_the_end() {
+    let run = TempDir::new().unwrap();
+    let (reports, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(())));
+    let (theirs, slow) = (reports.clone(), gate.clone());
+    let report = move |report: Result<&str, &str>| match report {
+        // The copy is free again only after this.
+        Ok(_) => drop(slow.lock().unwrap()),
+        Err(text) => theirs.lock().unwrap().push(text.to_owned()),
+    };
+    let mut writer = CheckpointWriter::start(spec(run.path(), 0, 1, 3), Arc::new(report)).unwrap();
+    let held = gate.lock().unwrap();
+    for step in 1..=5 {
+        let marks = vec![ChunkMarks { version: step, slots: vec![SlotMark::default()] }];
+        assert_eq!(writer.take(step, marks, false, |out| out.fill(1.0)), step == 1);
+    }
+    drop(held);
+    drop(writer);
+    let reports = reports.lock().unwrap();
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    assert!(reports[0].contains("step 2 was skipped"), "{reports:?}");
+    assert!(reports[1].contains("3 more checkpoints were skipped"), "{reports:?}");
+}
+
+#[test]
+fn a_checkpoint_with_numbers_that_are_not_finite_is_not_written_and_not_sound() {
+    let run = TempDir::new().unwrap();
+    let dir = checkpoint_dir(run.path());
+    write(run.path(), 1, &[10], 3);
+    let marks = || vec![ChunkMarks { version: 20, slots: vec![SlotMark::default()] }];
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let theirs = reports.clone();
+    let report = move |report: Result<&str, &str>| {
+        theirs.lock().unwrap().push(report.map(String::from).map_err(String::from));
+    };
+    let spec = spec(run.path(), 0, 1, 3);
+    let mut writer = CheckpointWriter::start(spec, Arc::new(report)).unwrap();
+    writer.take(20, marks(), true, |out| {
+        out.fill(1.0);
+        out[5] = f32::NAN;
+    });
+    drop(writer);
+    let reports = reports.lock().unwrap();
+    assert!(reports[0].as_ref().unwrap_err().contains("not all finite"), "{reports:?}");
+    assert_eq!(dir.newest(&mut |_| ()).unwrap().manifest.info.step, 10);
+
+    // One that an earlier version has written is passed over.
+    write(run.path(), 1, &[30], 3);
+    damage_values(&dir, 30);
+    let mut skipped = Vec::new();
+    let newest = dir.newest(&mut |why| skipped.push(why.to_owned())).unwrap();
+    assert_eq!(newest.manifest.info.step, 10);
+    assert!(skipped[0].contains("not finite"), "{skipped:?}");
+}
+
+/// Makes a number of a checkpoint infinite, with a checksum that agrees.
+fn damage_values(dir: &CheckpointDir, step: u64) {
+    let mut manifest = dir.manifest(step).unwrap();
+    let path = dir.place(step).join(&manifest.shards[0].file);
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 4..].copy_from_slice(&f32::INFINITY.to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    manifest.shards[0].crc32c = format!("{:08x}", crc32c::crc32c(&bytes));
+    write_sealed(&dir.place(step).join(Manifest::FILE), "test", &manifest).unwrap();
 }

@@ -12,9 +12,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::ChunkMarks;
-use paceline_model::Layout;
+use paceline_model::kernels::all_finite;
+use paceline_model::{Layout, ParamTable};
 
-use crate::buffer::{CheckpointBuffer, FileSum, ShardColumns, write_shard};
+use crate::buffer::{CheckpointBuffer, FileSum, ShardColumns, ShardRows, write_shard};
+use crate::copy::{copy_entries, copy_table};
 use crate::dir::CheckpointDir;
 use crate::manifest::{CheckpointInfo, ShardEntry, ShardPiece, sync_dir};
 use crate::remote::DeliveredShard;
@@ -79,7 +81,13 @@ pub struct CheckpointWriter {
     wait: Option<Arc<CheckpointWait>>,
     last: Option<ShardContents>,
     has_taken: bool,
+    /// Checkpoints that were skipped because the one before was still being written.
+    skipped: u64,
     generation: u64,
+    layout: Layout,
+    columns: ShardColumns,
+    /// The copy's memory, if there was too little of it for the last checkpoint.
+    too_small: Option<CheckpointBuffer>,
     /// The number of updates after which the run stops, if it was asked to.
     pub stop_at: Option<u64>,
 }
@@ -88,14 +96,27 @@ impl CheckpointWriter {
     /// Starts the thread that writes.
     pub fn start(spec: CheckpointSpec, report: Arc<ReportCheckpoint>) -> io::Result<Self> {
         let generation = spec.info.generation;
+        let (layout, columns) = (spec.layout.clone(), spec.columns());
         let (requests, incoming) = sync_channel::<CopiedShard>(1);
         let (outgoing, spare) = sync_channel(1);
         let reporter = report.clone();
         let write = move || spec.write_all(&incoming, &outgoing, &*reporter);
         let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(write)?;
-        let (requests, thread) = (Some(requests), Some(thread));
-        let (wait, last, has_taken, stop_at) = (None, None, false, None);
-        Ok(Self { requests, spare, thread, report, wait, last, has_taken, generation, stop_at })
+        Ok(Self {
+            requests: Some(requests),
+            spare,
+            thread: Some(thread),
+            report,
+            wait: None,
+            last: None,
+            has_taken: false,
+            skipped: 0,
+            generation,
+            layout,
+            columns,
+            too_small: None,
+            stop_at: None,
+        })
     }
 
     /// Says when the task waits for the last checkpoints.
@@ -140,19 +161,68 @@ impl CheckpointWriter {
         is_last: bool,
         copy: impl FnOnce(&mut [f32]),
     ) -> bool {
+        self.take_with(step, marks, is_last, |_, buffer| {
+            copy(buffer.values_mut());
+            Ok(())
+        })
+    }
+
+    /// As [`take`](Self::take), of a table: if a key has several parameters, of the entries that
+    /// exist.
+    pub fn take_table(
+        &mut self,
+        step: u64,
+        marks: Vec<ChunkMarks>,
+        is_last: bool,
+        table: &ParamTable,
+    ) -> bool {
+        if table.width() == 1 {
+            return self.take(step, marks, is_last, |out| copy_table(table, out));
+        }
+        self.take_with(step, marks, is_last, |writer, buffer| {
+            let keys = table.entry_keys();
+            buffer.fit(&writer.layout, &writer.columns, keys.len())?;
+            copy_entries(table, &keys, buffer.values_mut());
+            buffer.keys_mut().copy_from_slice(&keys);
+            Ok(())
+        })
+    }
+
+    fn take_with(
+        &mut self,
+        step: u64,
+        marks: Vec<ChunkMarks>,
+        is_last: bool,
+        copy: impl FnOnce(&Self, &mut CheckpointBuffer) -> io::Result<()>,
+    ) -> bool {
         let contents = ShardContents { step, marks, stop_at: self.stop_at };
         if self.last.as_ref() == Some(&contents) {
             return true;
         }
         // Before the first checkpoint no write can be under way: the thread merely has to start.
         let must_wait = is_last || !self.has_taken;
-        let spare = if must_wait { self.wait_for_spare() } else { self.spare.try_recv().ok() };
+        let too_small = self.too_small.take();
+        let spare = if too_small.is_some() {
+            too_small
+        } else if must_wait {
+            self.wait_for_spare()
+        } else {
+            self.spare.try_recv().ok()
+        };
         let Some(mut buffer) = spare else {
-            let text = "was skipped: the previous one is still being written";
-            (self.report)(Err(&format!("the checkpoint of step {step} {text}")));
+            self.skipped += 1;
+            if self.skipped == 1 {
+                let text = "was skipped: the previous one is still being written; the end says \
+                            how many follow";
+                (self.report)(Err(&format!("the checkpoint of step {step} {text}")));
+            }
             return false;
         };
-        copy(buffer.values_mut());
+        if let Err(error) = copy(self, &mut buffer) {
+            (self.report)(Err(&format!("no memory for the checkpoint of step {step}: {error}")));
+            self.too_small = Some(buffer);
+            return false;
+        }
         (self.last, self.has_taken) = (Some(contents.clone()), true);
         if let Some(requests) = &self.requests {
             // The queue has room: the thread has handed out its only buffer.
@@ -166,6 +236,11 @@ impl CheckpointWriter {
 impl Drop for CheckpointWriter {
     fn drop(&mut self) {
         self.requests = None;
+        if let more @ 1.. = self.skipped.saturating_sub(1) {
+            let checkpoints = if more == 1 { "checkpoint was" } else { "checkpoints were" };
+            let text = format!("{more} more {checkpoints} skipped: writing one takes too long");
+            (self.report)(Err(&text));
+        }
         // The thread hands the memory out once more, and then ends.
         while self.wait_for_spare().is_some() {}
         if let Some(thread) = self.thread.take() {
@@ -182,9 +257,7 @@ impl CheckpointSpec {
         outgoing: &SyncSender<CheckpointBuffer>,
         report: &ReportCheckpoint,
     ) {
-        let states = self.info.optimizer_state.clone();
-        let (shard, known_gradients) = (self.shard.clone(), self.info.known_gradients);
-        let columns = ShardColumns { shard, states, known_gradients };
+        let columns = self.columns();
         let mut buffer = match CheckpointBuffer::new(&self.layout, &columns) {
             Ok(buffer) => buffer,
             Err(error) => return report(Err(&format!("no memory for checkpoints: {error}"))),
@@ -207,11 +280,21 @@ impl CheckpointSpec {
         }
     }
 
+    fn columns(&self) -> ShardColumns {
+        let states = self.info.optimizer_state.clone();
+        let (shard, known_gradients) = (self.shard.clone(), self.info.known_gradients);
+        ShardColumns { shard, states, known_gradients }
+    }
+
     /// Writes a shard, and the manifest if the other shards are there; then removes old
     /// checkpoints.
     fn write(&self, columns: &ShardColumns, copied: &mut CopiedShard) -> io::Result<WrittenShard> {
         let start = Instant::now();
         let step = copied.contents.step;
+        if !all_finite(copied.buffer.values_mut()) {
+            let why = "its numbers are not all finite, so no run could continue from it";
+            return Err(io::Error::other(why));
+        }
         let place = self.dir.make_place(step)?;
         let file = self.dir.free_name(step, self.index, &self.name);
         let path = place.join(&file);
@@ -224,6 +307,10 @@ impl CheckpointSpec {
             crc32c: format!("{crc32c:08x}"),
             from: self.shard.start as u64,
             to: self.shard.end as u64,
+            entries: match copied.buffer.rows() {
+                ShardRows::All => None,
+                ShardRows::Entries(entries) => Some(entries as u64),
+            },
             chunks: copied.contents.marks.iter().map(Into::into).collect(),
             stop_at: copied.contents.stop_at,
         };

@@ -66,6 +66,9 @@ pub enum Command {
         report.csv and report.md. Ctrl-C ends the current run cleanly; the same command, or \
         --continue, resumes the sweep. JOB.toml may be a directory: the sweeps of all job files \
         in it are run.")]
+    #[command(mut_arg("file", |file| {
+        file.help("Job file with a [sweep] section, or a directory of such files")
+    }))]
     Sweep(SweepArgs),
     /// Report the results of a sweep, or of any runs, as a page, a table and a text
     #[command(after_help = "Examples:\n  \
@@ -129,6 +132,12 @@ pub enum Command {
         /// The command.
         #[command(subcommand)]
         command: DataCommand,
+    },
+    /// Make certificates for the tasks of a cluster
+    Keys {
+        /// The command.
+        #[command(subcommand)]
+        command: KeysCommand,
     },
     /// List or verify the checkpoints of a run
     Checkpoint {
@@ -240,6 +249,10 @@ pub struct WorkerArgs {
     /// else a new directory under runs/]
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
+    /// File or directory of this machine that the run's job may use, with all below it; may be
+    /// repeated. Without it, the paths of a run at an address are confirmed in the terminal
+    #[arg(long, value_name = "PATH")]
+    pub allow: Vec<PathBuf>,
 }
 
 /// The address a page is served at, and its token.
@@ -305,6 +318,30 @@ pub struct ReportArgs {
     /// and findings beside the measured ones; INTRODUCTION.md beside FILE is its beginning
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     pub index: Option<PathBuf>,
+}
+
+/// Commands for certificates.
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Make an authority, and keys and certificates for the tasks of each host
+    #[command(after_help = "The host with number N gets certificates for worker N, server N and \
+        evaluator N; a host that is named twice gets both numbers. A later call with the same \
+        directory uses its authority:\n  \
+        paceline keys make keys --hosts a,b,c\n  \
+        paceline keys make keys --hosts d --first 3")]
+    Make {
+        /// The directory, new or of an earlier call
+        dir: PathBuf,
+        /// The hosts, in the order of their tasks
+        #[arg(long, value_name = "HOST", value_delimiter = ',', required = true)]
+        hosts: Vec<String>,
+        /// The number of the first host's tasks
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        first: usize,
+        /// Days until the certificates expire
+        #[arg(long, value_name = "N", default_value_t = 365)]
+        days: u32,
+    },
 }
 
 /// Commands for checkpoints.

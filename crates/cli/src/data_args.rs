@@ -63,8 +63,8 @@ pub enum MakeCommand {
     /// Clicks like those of Criteo's logs: 39 features a row, some of them in nearly every row
     #[command(after_help = "Example:\n  \
         paceline data make clicks --rows 1000000 --format libsvm clicks.svm\n\n\
-        Row i depends on --features, --seed and i alone. --test generates other rows of the same \
-        distribution, for tests.")]
+        Row i depends on --features, --interactions, --seed and i alone. --test generates other \
+        rows of the same distribution, for tests.")]
     Clicks(MakeClicksArgs),
 }
 
@@ -83,6 +83,9 @@ pub struct MakeClicksArgs {
     /// Number of distinct features
     #[arg(long, default_value_t = 33_762_578, value_parser = clap::value_parser!(u32).range(64..))]
     pub features: u32,
+    /// Share of the variance of scores that is due to pairs of values, as `data.interactions`
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = fraction)]
+    pub interactions: f64,
     /// Seed of the rows
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -97,11 +100,21 @@ pub struct MakeClicksArgs {
     pub test: bool,
 }
 
+/// Parses a number from 0 up to, but not including, 1.
+fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
+        _ => Err("not a number from 0 up to, but not including, 1".into()),
+    }
+}
+
 /// A format of sparse rows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RowFormatArg {
     /// LIBSVM text
     Libsvm,
+    /// LIBFFM text: LIBSVM text in which each entry has a field
+    Libffm,
     /// TFRecords of tf.train.Example
     Tfrecord,
     /// Tab-separated counts and categories, as Criteo's logs
@@ -112,6 +125,7 @@ impl From<RowFormatArg> for sparse::SparseFormat {
     fn from(format: RowFormatArg) -> Self {
         match format {
             RowFormatArg::Libsvm => sparse::SparseFormat::Libsvm,
+            RowFormatArg::Libffm => sparse::SparseFormat::Libffm,
             RowFormatArg::Tfrecord => sparse::SparseFormat::TfRecord,
             RowFormatArg::Criteo => sparse::SparseFormat::Criteo,
         }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use paceline_data::{OpenObserver, OpenProgress, OpenReport};
 
 use crate::Failure;
-use crate::progress::{clock_time, write_line};
+use crate::progress::{clock_time, write_above, write_line};
 use crate::stop_source::StopSource;
 use paceline_terminal::grouped;
 
@@ -67,7 +67,7 @@ impl DataDisplay {
         match &self.form {
             DisplayForm::Silent => {}
             DisplayForm::Lines => write_line(&line),
-            DisplayForm::Terminal(bar) => bar.suspend(|| write_line(&line)),
+            DisplayForm::Terminal(bar) => write_above(bar, &line),
         }
     }
 

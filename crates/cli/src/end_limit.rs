@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use paceline_engine::LongWork;
 
 use crate::Failure;
-use crate::progress::write_line;
+use crate::progress::{write_above, write_line};
 use crate::stop_source::StopSource;
 
 /// How often the thread looks.
@@ -123,7 +123,7 @@ impl ActivityState {
         let text =
             if self.task.is_empty() { text.into() } else { format!("{}: {text}", self.task) };
         match &self.bar {
-            Some(bar) => bar.suspend(|| write_line(&text)),
+            Some(bar) => write_above(bar, &text),
             None => write_line(&text),
         }
     }

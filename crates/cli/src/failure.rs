@@ -14,7 +14,7 @@ use paceline_engine::checkpoint::CheckpointError;
 use paceline_engine::{Divergence, TrainError};
 use paceline_net::LinkError;
 use paceline_place::{LauncherChannel, PlaceError};
-use paceline_record::RunFileError;
+use paceline_record::{RunFileError, flush_lines};
 
 use signal_hook::consts::SIGTERM;
 
@@ -118,9 +118,9 @@ impl Failure {
             }
             _ => vec![error_text(&text)],
         };
-        // One write, because other tasks write to the same stream. If it fails, only the exit
-        // code is left.
+        // If they cannot be written, only the exit code is left.
         write_line(&errors.join("\n"));
+        flush_lines();
     }
 
     /// For `map_err`: signals cannot be received.

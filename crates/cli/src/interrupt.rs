@@ -1,8 +1,12 @@
 //! Ctrl-C and SIGTERM: the first asks the process to end cleanly, the second ends it at once.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -12,6 +16,8 @@ use crate::Failure;
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     signal: Arc<AtomicUsize>,
+    /// Files that the second signal removes.
+    unfinished: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl Interrupt {
@@ -22,16 +28,36 @@ impl Interrupt {
 
     fn install_handlers() -> io::Result<Self> {
         let interrupt = Self::default();
-        let noted = Arc::new(AtomicBool::new(false));
+        let (mut arrivals, sender) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM] {
-            let noted = noted.clone();
-            // Handlers run in this order, so only the signal before enables the exit.
-            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())?;
-            signal_hook::flag::register(signal, noted)?;
             let number = usize::try_from(signal).unwrap_or_default();
             signal_hook::flag::register_usize(signal, interrupt.signal.clone(), number)?;
+            // Handlers run in this order, so the signal is recorded when its byte arrives.
+            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
+        let watched = interrupt.clone();
+        // A thread, because a handler of signals must not take locks. It ends with the process.
+        thread::Builder::new().name("second-signal".into()).spawn(move || {
+            if arrivals.read_exact(&mut [0; 2]).is_ok() {
+                watched.end_at_once();
+            }
+        })?;
         Ok(interrupt)
+    }
+
+    /// Removes unfinished files and ends the process.
+    fn end_at_once(&self) -> ! {
+        let unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in &*unfinished {
+            // Most have their final name by now, or do not exist yet.
+            let _ = fs::remove_file(file);
+        }
+        signal_hook::low_level::exit(128 + self.signal().unwrap_or(SIGTERM))
+    }
+
+    /// Lets a second signal remove these files, which exist only until they are complete.
+    pub(crate) fn remove_unfinished(&self, files: impl IntoIterator<Item = PathBuf>) {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner).extend(files);
     }
 
     /// Ignores both signals, for a process that ends when another one does.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use paceline_engine::checkpoint::PlanOrigin;
 use paceline_engine::{Mode, TaskContext, TaskPlace, TrainError, TrainingTask, join_run};
-use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES};
-use paceline_net::{LinkError, request_join_info};
+use paceline_exchange::CONTROL_BYTES;
+use paceline_net::{Credentials, LinkError, request_join_info};
 use paceline_place::{Cluster, Role, Task, read_token};
 use paceline_record::RunDir;
 use paceline_record::names::files::{self, JOIN};
@@ -24,6 +24,7 @@ use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::interrupt::Interrupt;
+use crate::join_paths::confirm_paths;
 use crate::load_data::load_data;
 use crate::progress::{Progress, write_line};
 use crate::stop_source::StopSource;
@@ -131,12 +132,14 @@ pub struct JoinOptions {
     pub token_file: Option<PathBuf>,
     /// Where this process creates its folder.
     pub run_dir: Option<PathBuf>,
+    /// The files and directories of this machine that the run may use.
+    pub allowed: Vec<PathBuf>,
 }
 
 /// A server's address and the run's secret.
 struct RunAccess {
     address: String,
-    token: Vec<u8>,
+    credentials: Credentials,
     /// Both were in the run's directory.
     is_from_file: bool,
 }
@@ -162,8 +165,10 @@ impl JoinOptions {
                 )));
             }
             let token = self.token_file.as_deref().map(|path| read_token("--token-file", path));
-            let token = token.transpose()?.unwrap_or_default().into_bytes();
-            return Ok(RunAccess { address: self.target.clone(), token, is_from_file: false });
+            let token = token.transpose()?.unwrap_or_default();
+            let credentials = Credentials::with_token(token.as_bytes());
+            let address = self.target.clone();
+            return Ok(RunAccess { address, credentials, is_from_file: false });
         }
         let path = path.join(JOIN);
         let wrong = |why: String| {
@@ -179,9 +184,9 @@ impl JoinOptions {
         let text = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
         let found: JoinAddress =
             serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-        let token = found.token.into_bytes();
-        match found.servers.into_iter().next().filter(|_| token.len() <= MAX_TOKEN_BYTES) {
-            Some(address) => Ok(RunAccess { address, token, is_from_file: true }),
+        let credentials = Credentials::with_token(found.token.as_bytes());
+        match found.servers.into_iter().next() {
+            Some(address) => Ok(RunAccess { address, credentials, is_from_file: true }),
             None => Err(wrong(format!("{JOIN} names no server"))),
         }
     }
@@ -192,13 +197,16 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let activity = TaskActivity::default();
     activity.enforce(stop.clone())?;
-    let RunAccess { address, token, is_from_file } = options.access()?;
+    let RunAccess { address, credentials, is_from_file } = options.access()?;
     activity.set_wait(Some(&format!("waiting for the server at {address}")));
-    let info = request_join_info(&address, &token, REQUEST_TIMEOUT)
+    let info = request_join_info(&address, &credentials, REQUEST_TIMEOUT)
         .map_err(|error| if is_from_file { options.stale(&error) } else { error.into() })?;
     let wrong = |why: String| Failure::Usage(format!("the run at {address}: {why}"));
     let info: JoinInfo = serde_json::from_slice(&info).map_err(|error| wrong(error.to_string()))?;
     let job = RawJob::parse(&info.job, Path::new("the run's job.toml"))?;
+    if !is_from_file {
+        confirm_paths(&job, &options.allowed, &address)?;
+    }
     let plan = job.check()?;
     if matches!(plan.cluster.mode, Mode::Single | Mode::Mirrored) || info.servers.is_empty() {
         return Err(wrong("it has no servers, so no worker can join it".into()));
@@ -221,7 +229,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
         origin: info.origin,
         started: Instant::now(),
     };
-    let place = join_place(&info, token);
+    let place = join_place(&info, credentials);
     let enrolling = task(
         &place,
         Arc::new(EnrollingContext {
@@ -245,9 +253,9 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
 }
 
 /// The place of a process that has no name yet.
-fn join_place(info: &JoinInfo, token: Vec<u8>) -> TaskPlace {
+fn join_place(info: &JoinInfo, credentials: Credentials) -> TaskPlace {
     let servers = info.servers.clone();
-    TaskPlace { slots: info.slots, servers, token, ..TaskPlace::default() }
+    TaskPlace { slots: info.slots, servers, credentials, ..TaskPlace::default() }
 }
 
 /// Where this process creates its folder: the directory the user names, the run's own if it is on

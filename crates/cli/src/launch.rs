@@ -14,6 +14,7 @@ use paceline_record::RunDir;
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::credentials::RunKeys;
 use crate::data_display::DataDisplay;
 use crate::interrupt::Interrupt;
 use crate::join::JoinFile;
@@ -55,6 +56,7 @@ pub fn launch(
     let hosts = hosts.transpose()?;
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     run.write(files::JOB, job.explain().as_bytes())?;
+    let _keys = RunKeys::make(plan, run.path())?;
     let hooks = TrainHooks {
         run: &run,
         options,

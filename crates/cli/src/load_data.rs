@@ -18,11 +18,10 @@ use paceline_table::{Featurizer, TableSpec, open_table, table_featurizer};
 
 use crate::Failure;
 use crate::data_display::DataDisplay;
+use crate::model_memory::check_model_memory;
 use crate::network_check::check_network;
 use crate::similar_path::did_you_mean;
-use paceline_job::{
-    DataKind, DataShape, ModelKind, Plan, RawJob, SettingOrigin, ValidationPlan, shape_of,
-};
+use paceline_job::{DataKind, DataShape, Plan, RawJob, SettingOrigin, ValidationPlan, shape_of};
 use paceline_terminal::counted;
 
 /// The shape of the plan's data. Reads as little of the data as possible.
@@ -32,8 +31,8 @@ pub(crate) fn data_shape(
     display: &mut DataDisplay,
 ) -> Result<DataShape, Failure> {
     let shape = match &plan.data.kind {
-        DataKind::Rows(SparseSpec { features: Some(features), .. }) => {
-            return Ok(DataShape::of_rows(*features));
+        DataKind::Rows(SparseSpec { features: Some(features), with_fields: false, .. }) => {
+            return Ok(DataShape::of_rows(*features, 0));
         }
         DataKind::Pictures { .. }
         | DataKind::Rows(_)
@@ -45,12 +44,10 @@ pub(crate) fn data_shape(
         DataKind::Table(spec) => {
             let featurizer = table_featurizer(spec, display)?;
             check_classes(plan, &featurizer)?;
-            let planes = [1, 1, featurizer.features()];
-            DataShape { planes, classes: featurizer.classes().len() }
+            let (planes, fields) = ([1, 1, featurizer.features()], featurizer.field_starts().len());
+            DataShape { fields, ..DataShape::new(planes, featurizer.classes().len()) }
         }
-        kind => {
-            DataShape { planes: example_planes(plan)?, classes: kind.classes().unwrap_or_default() }
-        }
+        kind => DataShape::new(example_planes(plan)?, kind.classes().unwrap_or_default()),
     };
     check_network(job, plan, shape)?;
     Ok(shape)
@@ -70,7 +67,7 @@ pub(crate) fn example_planes(plan: &Plan) -> Result<[usize; 3], Failure> {
 /// The shape of the data, if the job alone determines it.
 pub(crate) fn known_shape(plan: &Plan) -> Option<DataShape> {
     let kind = &plan.data.kind;
-    Some(DataShape { planes: kind.planes()?, classes: kind.classes()? })
+    Some(DataShape::new(kind.planes()?, kind.classes()?))
 }
 
 /// Reads or generates the plan's data, and checks the batch size against it. `display` shows what
@@ -202,20 +199,21 @@ fn load_table(
     let mut table = open_table(spec, display)?;
     check_classes(plan, &table.featurizer)?;
     table.rows = split_rows(plan, &spec.rows_spec(), table.rows, display)?;
-    Ok(match plan.model {
-        ModelKind::Logistic { .. } => TrainingData::Rows(Arc::new(table.rows)),
-        _ => TrainingData::Examples(table.into_dense()?.into_shared()),
-    })
+    if plan.model.takes_rows() {
+        return Ok(TrainingData::Rows(Arc::new(table.rows)));
+    }
+    Ok(TrainingData::Examples(table.into_dense()?.into_shared()))
 }
 
 /// Checks that the model can tell the classes of a table apart.
 fn check_classes(plan: &Plan, featurizer: &Featurizer) -> Result<(), Failure> {
     let (classes, label) = (featurizer.classes().len(), featurizer.label().unwrap_or_default());
-    if classes == 2 || !matches!(plan.model, ModelKind::Logistic { .. }) {
+    if classes == 2 || !plan.model.takes_rows() {
         return Ok(());
     }
+    let kind = plan.model.name();
     Err(Failure::Usage(format!(
-        "model.kind is \"logistic\", which is for two classes, but the label {label:?} has \
+        "model.kind is {kind:?}, which is for two classes, but the label {label:?} has \
          {classes}; set model.kind = \"softmax\", or name another label in data.columns"
     )))
 }
@@ -309,7 +307,9 @@ fn with_test_rows(
     display: &mut DataDisplay,
 ) -> Result<TrainTest<SparseRows>, Failure> {
     if set.train.skipped() > 0 {
-        display.say(&format!("{}: {} bad rows were skipped", set.origin, set.train.skipped()));
+        let rows = counted(set.train.skipped(), "bad row");
+        let were = if set.train.skipped() == 1 { "was" } else { "were" };
+        display.say(&format!("{}: {rows} {were} skipped", set.origin));
     }
     if set.test.is_empty() {
         let rows = set.train.len();
@@ -323,7 +323,8 @@ fn with_test_rows(
     Ok(set)
 }
 
-/// Checks the plan's data without keeping it. Returns the number of training examples.
+/// Checks the plan's data, and its model's memory, without keeping it. Returns the number of
+/// training examples.
 pub(crate) fn check_data(
     job: &RawJob,
     plan: &Plan,
@@ -335,7 +336,11 @@ pub(crate) fn check_data(
             known_shape(plan).map_or(Ok(()), |shape| check_network(job, plan, shape))?;
             check_batch(job, plan, train_examples).map(|()| train_examples)
         }
-        _ => Ok(load_data(job, plan, display)?.train_len()),
+        _ => {
+            let data = load_data(job, plan, display)?;
+            check_model_memory(job, plan, shape_of(&data))?;
+            Ok(data.train_len())
+        }
     }
 }
 
@@ -344,8 +349,9 @@ fn check_batch(job: &RawJob, plan: &Plan, examples: usize) -> Result<(), Failure
         return Ok(());
     }
     let verb = if examples == 1 { "is" } else { "are" };
+    let less = if examples == 1 { "" } else { " or less" };
     let only = format!(
-        "but there {verb} only {}; set train.batch={examples} or less",
+        "but there {verb} only {}; set train.batch={examples}{less}",
         counted(examples as u64, "training example")
     );
     let problem = job.problem("train.batch", format!("is {}, {only}", plan.batch));

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use paceline_http::{Guard, HttpServer, Limits, Response, bind};
 use paceline_observe::metrics::MetricFigures;
-use paceline_place::read_token;
+use paceline_place::{read_only_token, read_token};
 use paceline_record::names::files;
+use paceline_record::write_secret;
 
 use crate::Failure;
 use paceline_job::Plan;
@@ -59,7 +60,11 @@ impl Metrics {
         let Some(wanted) = &plan.observe_http else { return Ok(None) };
         let address = own_address(wanted, number);
         let guard = match &plan.cluster.token_file {
-            Some(path) => Guard::with_token(&read_token("cluster.token_file", path)?),
+            Some(path) => {
+                let token = read_only_token(&read_token("cluster.token_file", path)?);
+                write_secret(&folder.join(files::METRICS_TOKEN), token.as_bytes())?;
+                Guard::with_token(&token)
+            }
             None => Guard::without_token(),
         };
         // Probes of Kubernetes have no token.

@@ -1,13 +1,10 @@
 //! Checks a plan's network against its data and this machine's memory, before anything starts.
 
-use std::path::Path;
-
 use paceline_job::{DataShape, ModelKind, NetworkPlan, Plan, RawJob};
 use paceline_model::{Architecture, memory_text};
-use paceline_observe::container::Container;
-use paceline_observe::machine::Machine;
 
 use crate::Failure;
+use crate::model_memory::memory_here;
 
 /// The memory that a network needs in each worker, in bytes. Optimizer and exchange need more.
 pub(crate) struct NetworkMemory {
@@ -58,12 +55,4 @@ fn largest_layer(architecture: &Architecture, examples: usize) -> usize {
         costs[layer].params.len() + examples * architecture.shapes()[layer + 1].values()
     };
     (0..costs.len()).max_by_key(|&layer| size(layer)).unwrap_or(0)
-}
-
-/// The memory that this process may use, in bytes, if it is known.
-fn memory_here() -> Option<u64> {
-    let root = Path::new("/");
-    let machine = Machine::read(root).memory.total();
-    let container = Container::find(root).memory(machine).map(|memory| memory.total());
-    Some(container.unwrap_or(machine)).filter(|bytes| *bytes > 0)
 }

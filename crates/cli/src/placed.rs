@@ -9,7 +9,7 @@ use std::thread;
 use paceline_engine::{LossReport, Mode, OnWorkerLoss};
 use paceline_place::{
     AgreedRun, CHANNEL_VARIABLE, Cluster, LaunchedRun, Meeting, MeetingHooks, MeetingSettings,
-    PlaceFlags, Placement, RankedPlace, RoleSettings, Variables, run_token,
+    PlaceFlags, Placement, RankedPlace, RoleSettings, RunId, Variables, run_token,
 };
 use paceline_record::RunDir;
 use paceline_record::names::{files, folders};
@@ -89,7 +89,8 @@ impl<'a> PlacedProcess<'a> {
         let missing = || Failure::Usage("rank 0 did not say where the run is".into());
         let start = meeting.run.take().ok_or_else(missing)?;
         if start.is_finished {
-            return self.show_finished(&start.dir);
+            let has_result = self.place.rank == 0;
+            return has_result.then(|| show_finished(self.options, &start.dir)).transpose();
         }
         let took_part = self.take_part(meeting, &start, activity, stop.clone());
         match (took_part, stop.signal()) {
@@ -105,20 +106,6 @@ impl<'a> PlacedProcess<'a> {
         }
     }
 
-    /// The result of a run that was finished before. Only rank 0 has it.
-    fn show_finished(&self, dir: &Path) -> Result<Option<FinishedRun>, Failure> {
-        if self.place.rank != 0 {
-            return Ok(None);
-        }
-        self.options.say(&format!(
-            "the run in {} is finished and is not trained again; to train anew, name another \
-             directory with --run-dir",
-            dir.display()
-        ));
-        let summary = read_summary(&RunDir::prepare(dir)?)?;
-        Ok(Some(FinishedRun { run: dir.to_owned(), summary, signal: None }))
-    }
-
     /// Runs this process's servers and its own task until the run is over.
     fn take_part(
         &self,
@@ -128,13 +115,7 @@ impl<'a> PlacedProcess<'a> {
         stop: StopSource,
     ) -> Result<Option<FinishedRun>, Failure> {
         let run = RunDir::prepare(&start.dir)?;
-        let options = match start.checkpoint {
-            None => TrainOptions { run_dir: Some(start.dir.clone()), ..self.options.clone() },
-            checkpoint => {
-                let resume = Some(start.dir.clone());
-                TrainOptions { run_dir: None, resume, checkpoint, ..self.options.clone() }
-            }
-        };
+        let options = self.options.starting(start);
         let interrupt = stop.interrupt.clone();
         let hooks = TrainHooks {
             run: &run,
@@ -191,8 +172,8 @@ impl<'a> PlacedProcess<'a> {
     fn wanted_dir(&self) -> Option<PathBuf> {
         let named = self.options.resume.clone().or_else(|| self.options.run_dir.clone());
         let derived = || {
-            let id = &self.place.run_id.as_ref()?.id;
-            Some(Path::new(folders::RUNS).join(format!("{}-{id}", self.plan.name)))
+            let run = self.place.run_id.as_ref()?;
+            Some(scheduled_dir(&self.plan.name, run))
         };
         named.or_else(derived)
     }
@@ -231,6 +212,45 @@ impl<'a> PlacedProcess<'a> {
         RunDir::prepare(&start.dir)?.write_new(files::JOB, self.job.explain().as_bytes())?;
         Ok(start)
     }
+}
+
+/// The run directory that follows from a scheduler's identifier.
+fn scheduled_dir(name: &str, run: &RunId) -> PathBuf {
+    Path::new(folders::RUNS).join(format!("{name}-{}", run.id))
+}
+
+/// Decides where the run of a scheduler's job with one task is, and whether it begins or continues,
+/// unless the user says it.
+pub(crate) fn start_of_one_task(
+    job: &RawJob,
+    plan: &Plan,
+    options: &TrainOptions,
+) -> Result<Option<AgreedRun>, Failure> {
+    if options.resume.is_some() || options.run_dir.is_some() {
+        return Ok(None);
+    }
+    let run = Placement::run_of_one_task(&options.place, &Variables::of_process())?;
+    Ok(run.map(|run| {
+        let dir = scheduled_dir(&plan.name, &run);
+        // A job that was not started again may train the same twice.
+        let is_again = run.restarts > 0;
+        if is_again {
+            EarlierRun::own_or_free(&dir, job, has_finished)
+        } else {
+            EarlierRun::free(&dir)
+        }
+    }))
+}
+
+/// The result of a run that was finished before.
+pub(crate) fn show_finished(options: &TrainOptions, dir: &Path) -> Result<FinishedRun, Failure> {
+    options.say(&format!(
+        "the run in {} is finished and is not trained again; to train anew, name another \
+         directory with --run-dir",
+        dir.display()
+    ));
+    let summary = read_summary(&RunDir::prepare(dir)?)?;
+    Ok(FinishedRun { run: dir.to_owned(), summary, signal: None })
 }
 
 /// Adds the slots of lost workers to this list.

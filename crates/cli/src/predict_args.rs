@@ -59,9 +59,10 @@ pub struct EvaluateArgs {
     /// labels-idx1 beside images-idx3, or y_test beside x_test]
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
-    /// Probability above which an example of two classes counts as one of the second
-    #[arg(long, value_name = "P", default_value_t = 0.5, value_parser = probability)]
-    pub threshold: f64,
+    /// Probability above which an example of two classes counts as one of the second [default:
+    /// 0.5]
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub threshold: Option<f64>,
     /// What to do about rows that cannot be read
     #[arg(long, default_value = "fail")]
     pub on_bad: OnBadName,

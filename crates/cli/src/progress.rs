@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use paceline_engine::LongWork;
 use paceline_observe::ProgressReport;
-use paceline_record::TaskLog;
+use paceline_record::{TaskLog, flush_lines, write_line_after};
 use paceline_terminal::{grouped, message_width, wrap_message};
 
 /// Moves to the beginning of a terminal's line and erases it.
@@ -19,7 +19,15 @@ const ERASE_LINE: &str = "\r\x1b[2K";
 /// progress bar that another process may have drawn; that process draws it again.
 pub(crate) fn write_line(text: &str) {
     let erase = if std::io::stderr().is_terminal() { ERASE_LINE } else { "" };
-    paceline_record::write_line(&format!("{erase}{}", wrap_message(text)));
+    write_line_after(erase, &wrap_message(text));
+}
+
+/// Writes a message above a bar.
+pub(crate) fn write_above(bar: &ProgressBar, text: &str) {
+    bar.suspend(|| {
+        write_line(text);
+        flush_lines();
+    });
 }
 
 /// How often a bar is redrawn, and how often a line is written.
@@ -33,6 +41,10 @@ const LOG_SHARE: u32 = 100;
 
 /// How often lines say what a task waits for, and how long work lasts before it is shown.
 const WAIT_LINE_EVERY: Duration = Duration::from_secs(5);
+/// How long a server's notice of what it waits for holds; it repeats it every second.
+const NOTICE_HOLDS: Duration = Duration::from_secs(3);
+/// What the text of a task's own wait begins with.
+const OWN_WAIT: &str = "waiting for ";
 const SHOW_WORK_AFTER: Duration = Duration::from_secs(1);
 /// The narrowest bar beside a text.
 const LEAST_BAR: usize = 5;
@@ -111,6 +123,18 @@ struct ShownWait {
     /// What the wait is for, without its time.
     subject: String,
     next: Instant,
+    /// When its text last came.
+    seen: Instant,
+}
+
+impl ShownWait {
+    /// Whether this wait says more than `text`: a server says what it waits for itself, while the
+    /// task merely waits for the server.
+    fn says_more_than(&self, text: &str, now: Instant) -> bool {
+        let is_of_task = |text: &str| text.starts_with(OWN_WAIT);
+        let is_current = now.saturating_duration_since(self.seen) < NOTICE_HOLDS;
+        is_current && is_of_task(text) && !is_of_task(&self.subject)
+    }
 }
 
 /// Work beside the steps.
@@ -205,15 +229,19 @@ impl Progress {
             return;
         };
         let now = Instant::now();
-        let subject = text.split(" (").next().unwrap_or_default();
-        let is_due = self.wait.as_ref().is_none_or(|w| w.subject != subject || now >= w.next);
-        match &self.form {
-            ProgressForm::Quiet => return,
-            ProgressForm::Bar(bar) => bar.set_message(fit_wait(text, message_width())),
-            ProgressForm::Lines if is_due => write_line(&format!("{name}{text}")),
-            ProgressForm::Lines => return,
+        if self.wait.as_ref().is_some_and(|wait| wait.says_more_than(text, now)) {
+            return;
         }
-        self.wait = Some(ShownWait { subject: subject.to_owned(), next: now + WAIT_LINE_EVERY });
+        let subject = text.split(" (").next().unwrap_or_default();
+        let shown = self.wait.take().filter(|wait| wait.subject == subject && now < wait.next);
+        let mut next = now + WAIT_LINE_EVERY;
+        match (&self.form, shown) {
+            (ProgressForm::Quiet, _) => return,
+            (ProgressForm::Bar(bar), _) => bar.set_message(fit_wait(text, message_width())),
+            (ProgressForm::Lines, None) => write_line(&format!("{name}{text}")),
+            (ProgressForm::Lines, Some(shown)) => next = shown.next,
+        }
+        self.wait = Some(ShownWait { subject: subject.to_owned(), next, seen: now });
     }
 
     /// Shows how far work beside the steps has come, once it has lasted a second.
@@ -247,7 +275,7 @@ impl Progress {
         match &self.form {
             ProgressForm::Quiet => {}
             ProgressForm::Lines => write_line(text),
-            ProgressForm::Bar(bar) => bar.suspend(|| write_line(text)),
+            ProgressForm::Bar(bar) => write_above(bar, text),
         }
     }
 
@@ -306,6 +334,17 @@ mod tests {
         let short = fit_wait(text, Some(40));
         assert_eq!(short, "waiting for worker:0, wo… (3 s of 60 s)");
         assert_eq!(short.chars().count(), 39);
+    }
+
+    #[test]
+    fn what_a_server_waits_for_is_shown_instead_of_the_wait_for_the_server() {
+        let (seen, text) = (Instant::now(), "waiting for ps:0 (2 s)");
+        let shown = |subject: &str| ShownWait { subject: subject.into(), next: seen, seen };
+        let notice = shown("the end waits for worker:1 to leave");
+        assert!(notice.says_more_than(text, seen + Duration::from_secs(1)));
+        assert!(!notice.says_more_than(text, seen + NOTICE_HOLDS), "the notice is over");
+        assert!(!notice.says_more_than("step 5 waits for worker:1 (2 s)", seen));
+        assert!(!shown("waiting for ps:1").says_more_than(text, seen));
     }
 
     #[test]

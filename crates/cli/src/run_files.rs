@@ -5,7 +5,7 @@
 //! it starts from, and sends its events, resource samples and log (`observe.gather`).
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, ToSocketAddrs};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use paceline_depot::{Depot, DepotClient, DepotConfig, Gatherer};
 use paceline_engine::Mode;
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir};
 use paceline_job::Plan;
-use paceline_place::{Cluster, Role, Task, with_port};
+use paceline_place::{Cluster, Role, Task, bind_named, with_port};
 use paceline_record::names::folders;
 use paceline_record::{RunDir, TaskLog};
 
@@ -78,24 +78,8 @@ impl<'a> DepotPlace<'a> {
         if !self.is_keeper() {
             return Ok(None);
         }
-        let address = &self.address;
-        let found: Vec<_> = address.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
-        let is_local = !found.is_empty() && found.iter().all(|at| at.ip().is_loopback());
-        let bound = if is_local {
-            TcpListener::bind(&found[..])
-        } else if self.token.is_empty() {
-            return Err(Failure::Usage(format!(
-                "the coordinator would listen on {address}, beyond this machine, and accept any \
-                 connection; name a file with a secret in cluster.token_file, the same for all \
-                 tasks"
-            )));
-        } else {
-            let port = self.plan.cluster.files_port.unwrap_or_default();
-            TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
-                .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
-        };
-        let what = format!("cannot listen on {address} (cluster.files_port)");
-        bound.map(Some).map_err(|source| Failure::Files { what, source })
+        let has_token = !self.token.is_empty();
+        Ok(Some(bind_named(&self.address, has_token, &mut write_line)?))
     }
 
     /// Keeps the files of all other tasks in the run's directory.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use paceline_data::OpenReport;
 use paceline_engine::{FeatureMove, StartModel, StartTensor};
 use paceline_record::names::files;
-use paceline_record::{InputKind, ModelReader, model_file};
+use paceline_record::{InputKind, ModelReader, check_model_digest, model_file};
 use paceline_table::{Featurizer, MatchedFeatures, TableSpec, table_featurizer};
 use paceline_terminal::grouped;
 
@@ -26,8 +26,8 @@ pub(crate) fn open_start(
 ) -> Result<Option<Arc<StartModel>>, Failure> {
     let Some(path) = &plan.start else { return Ok(None) };
     let path = if path.is_dir() { path.join(files::MODEL) } else { path.clone() };
-    let model = ModelReader::open(&path)
-        .map_err(|error| job.problem(KEY, format!("cannot be used: {error}")))?;
+    let checked = check_model_digest(&path).and_then(|()| ModelReader::open(&path));
+    let model = checked.map_err(|error| job.problem(KEY, format!("cannot be used: {error}")))?;
     let tensors = model.tensors().iter();
     let tensors =
         tensors.map(|one| StartTensor { name: one.name.clone(), shape: one.shape.clone() });

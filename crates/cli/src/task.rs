@@ -6,15 +6,17 @@ use std::time::Instant;
 
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir, PlanOrigin, ResumePoint};
 use paceline_engine::{
-    EvaluatorTask, LossReport, Mode, ModelSizing, ModelSource, OnWorkerLoss, ServerTask, TaskPlace,
-    TrainSettings, TrainingTask, Workload, run_evaluator, run_server, run_worker,
+    EvaluatorTask, LossReport, Mode, ModelSizing, ModelSource, NoteLevel, OnWorkerLoss, ServerTask,
+    TaskContext, TaskPlace, TrainSettings, TrainingTask, Workload, run_evaluator, run_server,
+    run_worker,
 };
-use paceline_place::{Cluster, Role, listen, run_token};
+use paceline_place::{Cluster, Role, bind_named, inherited_listener, run_token};
 use paceline_record::RunDir;
 use paceline_record::names::files;
 
 use crate::Failure;
 use crate::checkpoint_copies::{self, RunCopier};
+use crate::credentials::{NO_SECRET, credentials};
 use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::join::JoinInfo;
@@ -26,7 +28,7 @@ use crate::stop_source::StopSource;
 use crate::task_context::{ProgramContext, TaskIdentity, warn_of_test_set};
 use crate::test_hooks;
 use crate::train_options::{
-    FinishedRun, NOT_RESTARTED_VARIABLE, TrainOptions, announcement, checkpoint_dir,
+    FinishedRun, NOT_RESTARTED_VARIABLE, TrainOptions, announcement, checkpoint_dir, record_failure,
 };
 use crate::workload::{build_workload, model_source};
 use paceline_job::{Plan, RawJob};
@@ -55,6 +57,11 @@ impl TaskStart {
         let activity = TaskActivity::default();
         activity.enforce(stop.clone())?;
         let token = run_token(plan.cluster.token_file.as_deref())?;
+        // Certificates are enough, but not for the files of tasks without a common disk.
+        let has_tls = plan.cluster.tls.is_some() && plan.cluster.files_port.is_none();
+        if token.is_empty() && !has_tls {
+            return Err(Failure::Usage(NO_SECRET.into()));
+        }
         let is_not_restarted = std::env::var_os(NOT_RESTARTED_VARIABLE).is_some();
         Ok(Self { cluster, token, listener: None, activity, is_not_restarted, losses: None })
     }
@@ -68,13 +75,11 @@ pub(crate) fn run_task(
     options: &TrainOptions,
     stop: StopSource,
 ) -> Result<Option<FinishedRun>, Failure> {
-    let TaskStart { cluster, token, listener, activity, is_not_restarted, losses } = start;
+    let TaskStart { ref cluster, token, listener, activity, is_not_restarted, losses } = start;
     // Of a run without servers, only substitutes of lost workers are launched by other workers.
     let is_substitute = is_not_restarted && stop.channel.is_some();
-    let cluster = &cluster;
     activity.introduce(&cluster.task.to_string(), None);
-    let secret = token.clone();
-    let depot = DepotPlace::of(plan, cluster, &secret)?;
+    let depot = DepotPlace::of(plan, cluster, &token)?;
     let depot = depot.as_ref();
     let depot_listener = depot.map_or(Ok(None), DepotPlace::listen)?;
     let client = depot.and_then(|depot| depot.client(&activity, &stop));
@@ -90,16 +95,18 @@ pub(crate) fn run_task(
         run.write(files::JOB, job.explain().as_bytes())?;
     }
     let run = join_run_dir(job, plan, cluster, options)?;
-    let place = task_place(plan, cluster, token)?;
-    let place = TaskPlace { is_not_restarted, is_substitute, losses, ..place };
+    let place = task_place(plan, cluster)?;
+    // A launcher that does not restart its tasks has launched only some of the run's.
+    let is_local = stop.channel.is_some() && !is_not_restarted;
+    let credentials = credentials(plan, &place.name, run.path(), &token, is_local)?;
+    let place = TaskPlace { credentials, is_not_restarted, is_substitute, losses, ..place };
     let identity = job.run_identity(&terms(cluster, &place));
     let mut settings = plan.settings(identity, test_hooks::from_env());
     let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
     if has_params && options.resume.is_none() {
         settings.start = open_start(job, plan, &|_| {})?;
     }
-    let steps = settings.step_layout(place.slots);
-    let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
+    let from = checkpoint.map(|from| ResumePoint::new(from, settings.step_layout(place.slots)));
     let checkpoints = match sender {
         Some((depot, client)) => depot.remote_dir(run.path(), client),
         None => checkpoint_dir(run.path()),
@@ -152,8 +159,9 @@ impl ProgramTask<'_> {
             Role::Chief | Role::Worker => {
                 let workload = self.load_workload(&context)?;
                 let context = self.introduce(context, &workload)?;
-                let listener = self.mesh_listener()?;
-                let report = run_worker(&self.training_task(&workload, context), listener)?;
+                let listener = self.mesh_listener(&context)?;
+                let report = run_worker(&self.training_task(&workload, context), listener)
+                    .inspect_err(|error| record_failure(self.run, error))?;
                 let finished = report.map(|report| FinishedRun::new(self.run, report));
                 Ok(finished.filter(|_| !is_launched))
             }
@@ -174,7 +182,7 @@ fn find_checkpoint(plan: &Plan, options: &TrainOptions) -> Result<Option<Checkpo
 }
 
 /// The task's place in the run, as the engine takes it.
-fn task_place(plan: &Plan, cluster: &Cluster, token: Vec<u8>) -> Result<TaskPlace, Failure> {
+fn task_place(plan: &Plan, cluster: &Cluster) -> Result<TaskPlace, Failure> {
     let is_mirrored = plan.cluster.mode == Mode::Mirrored;
     if is_mirrored && matches!(cluster.task.role, Role::Ps | Role::Evaluator) {
         return Err(Failure::Usage(match cluster.task.role {
@@ -203,7 +211,6 @@ fn task_place(plan: &Plan, cluster: &Cluster, token: Vec<u8>) -> Result<TaskPlac
         processes: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
         servers,
         workers: if is_mirrored { cluster.workers()? } else { Vec::new() },
-        token,
         ..TaskPlace::default()
     })
 }
@@ -249,18 +256,22 @@ impl ProgramTask<'_> {
         self.from.map_or(PlanOrigin::default(), ResumePoint::origin)
     }
 
-    fn listen(&self) -> Result<TcpListener, Failure> {
+    fn listen(&self, context: &ProgramContext) -> Result<TcpListener, Failure> {
         if let Some(bound) = &self.listener {
             let cannot = |source| Failure::Files { what: "cannot listen".into(), source };
             return bound.try_clone().map_err(cannot);
         }
+        if let Some(inherited) = inherited_listener()? {
+            return Ok(inherited);
+        }
         let address = &self.cluster.addresses[&self.cluster.task];
-        Ok(listen(address, !self.place.token.is_empty())?)
+        let mut note = |text: &str| context.note(NoteLevel::Info, text);
+        Ok(bind_named(address, self.place.credentials.has_secret(), &mut note)?)
     }
 
     /// Holds a shard of the parameters until the coordinator ends the run.
     fn serve(&self, context: ProgramContext) -> Result<(), Failure> {
-        let listener = self.listen()?;
+        let listener = self.listen(&context)?;
         let shape = data_shape(self.job, self.plan, &mut self.display(&context))?;
         let model = model_source(self.plan, shape);
         let layout = match &model {
@@ -326,9 +337,9 @@ impl ProgramTask<'_> {
     }
 
     /// Where a worker of `mirrored` accepts the connections of the others, if there are others.
-    fn mesh_listener(&self) -> Result<Option<TcpListener>, Failure> {
+    fn mesh_listener(&self, context: &ProgramContext) -> Result<Option<TcpListener>, Failure> {
         let is_needed = self.plan.cluster.mode == Mode::Mirrored && self.place.slots > 1;
-        is_needed.then(|| self.listen()).transpose()
+        is_needed.then(|| self.listen(context)).transpose()
     }
 
     /// What a worker trains, as the engine takes it.

@@ -75,6 +75,8 @@ pub(crate) struct ProgramContext {
     model: Option<ModelDescription>,
     /// Bytes that the run's model and a checkpoint of it take.
     model_bytes: u64,
+    /// The SHA-256 of the model's file, once it is written.
+    model_digest: Mutex<Option<String>>,
 }
 
 impl ProgramContext {
@@ -98,6 +100,7 @@ impl ProgramContext {
             description: None,
             model: None,
             model_bytes: 0,
+            model_digest: Mutex::default(),
         })
     }
 
@@ -234,8 +237,12 @@ impl ProgramContext {
 }
 
 impl ProgramContext {
-    /// Writes a model's parameters, and shows how far that has come.
-    fn write_model(&self, model: FinalModel<'_>, mut file: ModelWriter) -> Result<(), TrainError> {
+    /// Writes a model's parameters, and shows how far that has come. Returns the file's digest.
+    fn write_model(
+        &self,
+        model: FinalModel<'_>,
+        mut file: ModelWriter,
+    ) -> Result<String, TrainError> {
         let (mut done, total) = (0, 4 * model.layout.len() as u64);
         self.working(LongWork::SaveModel { done, total });
         model.for_each_piece(&mut |piece| {
@@ -326,7 +333,9 @@ impl TaskContext for ProgramContext {
 
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
         let file = self.run.model_writer(model.layout, model.step, self.model.as_ref());
-        self.write_model(model, file.map_err(refused)?)
+        let digest = self.write_model(model, file.map_err(refused)?)?;
+        *self.model_digest.lock().unwrap_or_else(PoisonError::into_inner) = Some(digest);
+        Ok(())
     }
 
     fn save_best(&self, model: FinalModel<'_>, best: &BestTest) -> Result<(), TrainError> {
@@ -341,7 +350,9 @@ impl TaskContext for ProgramContext {
 
     fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {
         self.progress().finish();
-        write_summary(&self.run, summary).map_err(refused)?;
+        let model_sha256 = self.model_digest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = Summary { model_sha256, ..summary.clone() };
+        write_summary(&self.run, &kept).map_err(refused)?;
         if let Some(window) = self.plan.observe_trace {
             let tasks: Vec<_> = summary.tasks.iter().map(|task| task.task.clone()).collect();
             let warnings = finish_timeline(self.run.path(), window, has_timeline, &tasks);

@@ -1,5 +1,6 @@
 //! `paceline train`: runs the whole job, launches its tasks, or runs one task.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,6 +8,7 @@ use paceline_engine::checkpoint::{PlanOrigin, ResumePoint, ResumeRequest, Resume
 use paceline_engine::{Mode, TaskPlace, TrainingTask, run_worker};
 use paceline_place::{LauncherChannel, Placement};
 use paceline_record::names::files;
+use paceline_record::unfinished_files;
 
 use crate::Failure;
 use crate::checkpoint_copies;
@@ -15,16 +17,19 @@ use crate::end_limit::TaskActivity;
 use crate::interrupt::Interrupt;
 use crate::launch::launch;
 use crate::load_data::load_data;
-use crate::placed::{PlacedProcess, find_placement};
+use crate::model_memory::check_model_memory;
+use crate::placed::{PlacedProcess, find_placement, show_finished, start_of_one_task};
 use crate::progress::Progress;
 use crate::start_file::open_start;
 use crate::stop_source::StopSource;
 use crate::task::{TaskStart, run_task};
 use crate::task_context::{ProgramContext, TaskIdentity, warn_of_test_set};
 use crate::test_hooks;
-use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir, resume_line};
+use crate::train_options::{
+    FinishedRun, TrainOptions, announcement, checkpoint_dir, record_failure, resume_line,
+};
 use crate::workload::build_workload;
-use paceline_job::{Plan, RawJob};
+use paceline_job::{Plan, RawJob, shape_of};
 
 /// Trains a job: in this process, as the launcher of its tasks, or as one task. A task
 /// that was launched has no result to show.
@@ -40,6 +45,16 @@ pub fn train(
     let stop = StopSource { interrupt: interrupt.clone(), channel: channel.cloned() };
     let signals = stop.clone();
     check_placement(&placement, &plan, options)?;
+    let mut options = Cow::Borrowed(options);
+    if let (Placement::Local, None) = (&placement, channel)
+        && let Some(start) = start_of_one_task(job, &plan, &options)?
+    {
+        if start.is_finished {
+            return show_finished(&options, &start.dir).map(Some);
+        }
+        options = Cow::Owned(options.starting(&start));
+    }
+    let options = &*options;
     if channel.is_none() {
         checkpoint_copies::prepare(&plan, options, &placement)?;
     }
@@ -109,6 +124,7 @@ fn train_single(
     activity.enforce(stop.clone())?;
     let progress = Progress::new(options.quiet);
     let data = load_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
+    check_model_memory(job, plan, shape_of(&data))?;
     let workload = build_workload(plan, data);
     let mut settings = plan.settings(job.run_identity(&[]), test_hooks::from_env());
     if options.resume.is_none() {
@@ -129,6 +145,7 @@ fn train_single(
     };
     let from = checkpoint.clone().map(|checkpoint| request.resume_point(checkpoint)).transpose()?;
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
+    stop.interrupt.remove_unfinished(unfinished_files(run.path()));
     run.write(files::JOB, job.explain().as_bytes())?;
     let identity = TaskIdentity { name: place.name.clone(), ..TaskIdentity::default() };
     let signals = stop.clone();
@@ -156,6 +173,7 @@ fn train_single(
     let copier = checkpoint_copies::start(plan, &run, log)?;
     let report = run_worker(&task, None);
     copier.into_iter().for_each(|copier| copier.finish(&signals));
-    let Some(report) = report? else { unreachable!("the only worker of a run leads it") };
+    let report = report.inspect_err(|error| record_failure(&run, error))?;
+    let Some(report) = report else { unreachable!("the only worker of a run leads it") };
     Ok(FinishedRun::new(&run, report))
 }

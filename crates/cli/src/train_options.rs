@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir};
-use paceline_engine::{RunReport, StopReason, TrainingData};
+use paceline_engine::{RunReport, StopReason, TrainError, TrainingData};
 use paceline_observe::Summary;
-use paceline_place::PlaceFlags;
+use paceline_place::{AgreedRun, PlaceFlags};
 use paceline_record::RunDir;
 use paceline_record::names::{files, folders};
 
@@ -40,6 +40,15 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
+    /// These options, with the run as it was agreed on.
+    pub(crate) fn starting(&self, run: &AgreedRun) -> Self {
+        let dir = Some(run.dir.clone());
+        match run.checkpoint {
+            None => Self { run_dir: dir, resume: None, ..self.clone() },
+            checkpoint => Self { run_dir: None, resume: dir, checkpoint, ..self.clone() },
+        }
+    }
+
     /// The checkpoint to resume from. Newer ones that are skipped are reported even if quiet.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>, Failure> {
         let Some(run) = &self.resume else { return Ok(None) };
@@ -56,7 +65,10 @@ impl TrainOptions {
         let run = match (&self.resume, from) {
             (Some(path), Some(from)) => {
                 let run = RunDir::reopen(path)?;
+                run.begin_session()?;
                 checkpoint_dir(path).set_aside_after(from.manifest.info.step)?;
+                // An earlier session may have failed.
+                let _ = std::fs::remove_file(path.join(files::FAILURE));
                 run
             }
             _ => match &self.run_dir {
@@ -111,6 +123,16 @@ pub(crate) fn has_finished(run: &Path) -> bool {
     let summary = std::fs::read(run.join(files::SUMMARY)).unwrap_or_default();
     let summary: Result<Summary, _> = serde_json::from_slice(&summary);
     summary.is_ok_and(|summary| summary.stop_reason != "interrupted")
+}
+
+/// Records that a run has diverged, for the page. Other failures leave no trace in the directory
+/// but the tasks' logs.
+pub(crate) fn record_failure(run: &RunDir, error: &TrainError) {
+    if let TrainError::Diverged(divergence) = error {
+        let failure = serde_json::json!({ "kind": "diverged", "why": divergence.to_string() });
+        // A page that cannot say why the run ended is no reason for another error.
+        let _ = run.write(files::FAILURE, format!("{failure}\n").as_bytes());
+    }
 }
 
 /// The line that says where a run resumes.

@@ -15,7 +15,9 @@ use std::sync::{Mutex, PoisonError};
 
 use paceline_http::{Guard, bind};
 
-use paceline_place::{CHANNEL_VARIABLE, ChannelEnds, LISTENER_VARIABLE};
+use paceline_place::{
+    CHANNEL_VARIABLE, ChannelEnds, LISTENER_VARIABLE, read_only_token, read_token,
+};
 
 use crate::Failure;
 use crate::cli::PageArgs;
@@ -28,8 +30,9 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:6160";
 #[derive(Debug)]
 pub struct PageProcess {
     listener: TcpListener,
-    address: SocketAddr,
     token_file: Option<PathBuf>,
+    /// What shows the page's address.
+    line: String,
     process: Mutex<Option<StartedPage>>,
 }
 
@@ -44,16 +47,16 @@ impl PageProcess {
     /// Binds the page's address.
     pub fn prepare(page: &PageArgs) -> Result<Self, Failure> {
         let listener = open(page, &guard(page)?)?;
-        let address = address(&listener)?;
+        let line = page_line(address(&listener)?, page)?;
         let token_file = page.token_file.clone();
-        Ok(Self { listener, address, token_file, process: Mutex::new(None) })
+        Ok(Self { listener, token_file, line, process: Mutex::new(None) })
     }
 
     /// Starts to show a run. If the page fails to start, training continues with a warning.
     pub fn begin(&self, run: &Path) {
         match self.start(run) {
             Ok(process) => {
-                write_line(&page_line(self.address, self.token_file.is_some()));
+                write_line(&self.line);
                 *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
             }
             Err(error) => write_line(&format!("warning: the page cannot be shown: {error}")),
@@ -93,11 +96,13 @@ impl Drop for PageProcess {
 /// The access control of the page.
 pub(crate) fn guard(page: &PageArgs) -> Result<Guard, Failure> {
     let Some(file) = &page.token_file else { return Ok(Guard::without_token()) };
-    let text = std::fs::read_to_string(file).map_err(Failure::at("read the token in", file))?;
-    match text.trim() {
-        "" => Err(Failure::Usage(format!("{}: it contains no token", file.display()))),
-        token => Ok(Guard::with_token(token)),
-    }
+    Ok(Guard::with_token(&page_token(file)?))
+}
+
+/// The credential of the page, which follows from the secret in a file: it only reads, even if the
+/// secret is that of a run.
+fn page_token(file: &Path) -> Result<String, Failure> {
+    Ok(read_only_token(&read_token("--token-file", file)?))
 }
 
 /// Binds the listening socket of the page.
@@ -124,10 +129,9 @@ pub(crate) fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
     listener.local_addr().map_err(|source| Failure::Files { what: what(), source })
 }
 
-/// The line that shows the page's address.
-pub(crate) fn page_line(address: SocketAddr, has_token: bool) -> String {
-    if has_token {
-        return format!("watch: http://{address}/?token=..., with the token from the file");
-    }
-    format!("watch: http://{address}/")
+/// The line that shows the page's address, with the credential that opens it.
+pub(crate) fn page_line(address: SocketAddr, page: &PageArgs) -> Result<String, Failure> {
+    let token = page.token_file.as_deref().map(page_token).transpose()?;
+    let query = token.map_or(String::new(), |token| format!("?token={token}"));
+    Ok(format!("watch: http://{address}/{query}"))
 }

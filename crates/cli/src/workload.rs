@@ -20,10 +20,22 @@ pub(crate) fn build_workload(plan: &Plan, data: TrainingData) -> Workload {
     Workload { model, data, shuffle, on_bad: plan.data.on_bad }
 }
 
+/// The workload of a plan whose model sees all its parameters, for a test.
+pub(crate) fn whole_workload(plan: &Plan, data: TrainingData) -> Workload {
+    let workload = build_workload(plan, data);
+    let ModelSource::Sparse(build) = workload.model else { return workload };
+    let build = Arc::new(move |_| -> Result<Box<dyn Model>, TrainError> { Ok(build()) });
+    Workload { model: ModelSource::Dense { build, build_for_patches: None }, ..workload }
+}
+
 /// Builds the models of a plan, for examples of this shape.
 pub(crate) fn model_source(plan: &Plan, shape: DataShape) -> ModelSource {
     let kind = &plan.model;
     let negatives = plan.data.negatives.unwrap_or(1.0);
+    if let Some(factors) = kind.factors() {
+        let form = factors.form(shape);
+        return ModelSource::Sparse(Arc::new(move || form.build(negatives)));
+    }
     if kind.is_sparse() {
         return ModelSource::Sparse(Arc::new(move || Box::new(logistic(shape, negatives))));
     }
@@ -36,7 +48,9 @@ pub(crate) fn model_source(plan: &Plan, shape: DataShape) -> ModelSource {
     ModelSource::Dense {
         build: Arc::new(move |sizing| match &kind {
             ModelKind::Softmax => Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
-            ModelKind::Logistic { .. } => Ok(Box::new(logistic(shape, negatives))),
+            ModelKind::Logistic { .. } | ModelKind::Factors(_) => {
+                Ok(Box::new(logistic(shape, negatives)))
+            }
             ModelKind::Network(network) => build_network(network, shape, sizing),
         }),
         build_for_patches: is_softmax.then(|| Arc::new(for_patches) as _),

@@ -12,11 +12,12 @@
 
 use std::path::Path;
 
+use paceline_generate::Random;
+use paceline_generate::glyphs::{self, GlyphStyle, Knot, MAX_KNOTS};
+
 use crate::error::DataError;
-use crate::glyphs::{self, GlyphStyle, Knot, MAX_KNOTS};
 use crate::images::Images;
 use crate::open_observer::{OpenMeter, OpenObserver, ignore_reports};
-use crate::random::Random;
 use crate::train_test::TrainTest;
 
 /// The height and width of an image, in pixels.

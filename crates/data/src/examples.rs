@@ -28,8 +28,8 @@ pub enum ElementForm {
 /// Examples of one size: each is a dense row of numbers with the number of its class.
 ///
 /// Implement this trait to train on data of your own. A reader asks for an example by its index
-/// and by a *draw*, which is the number of the epoch: random crops and flips must depend on
-/// (seed, draw, example) alone. A run can then be repeated with any number of workers, each of
+/// and by the number of the epoch: random crops and flips must depend on
+/// (seed, epoch, example) alone. A run can then be repeated with any number of workers, each of
 /// which sees what a single worker would have seen.
 ///
 /// ```
@@ -51,7 +51,7 @@ pub enum ElementForm {
 ///         2
 ///     }
 ///
-///     fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+///     fn fill(&self, example: u32, _epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
 ///         let (x, y) = (example as usize % self.0, example as usize / self.0);
 ///         out.copy_from_slice(&[x as f32, y as f32]);
 ///         Ok(u32::from(x > y))
@@ -120,7 +120,7 @@ pub trait Examples: Send + Sync {
     /// # Panics
     /// If `example` is not below [`len`](Self::len), or `out` does not have
     /// [`inputs`](Self::inputs) values.
-    fn fill(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<u32, DataError>;
+    fn fill(&self, example: u32, epoch: u64, out: &mut [f32]) -> Result<u32, DataError>;
 }
 
 impl Examples for Images {
@@ -140,7 +140,7 @@ impl Examples for Images {
         Some(self.label(example as usize).into())
     }
 
-    fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+    fn fill(&self, example: u32, _epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
         assert_eq!(out.len(), Images::inputs(self), "the buffer must hold exactly one image");
         bytes_to_unit(self.image(example as usize), out);
         Ok(u32::from(self.label(example as usize)))

@@ -9,11 +9,11 @@
 //! Picture `i` depends on the seed, its split and `i` alone. A wave advances along a row by complex
 //! multiplication, so the platform's `sin` does not affect the bits.
 
+use paceline_generate::random::{Random, mix};
 use pulp::Arch;
 
 use crate::error::DataError;
 use crate::examples::Examples;
-use crate::random::{Random, mix};
 
 /// Waves of a class.
 const CLASS_WAVES: usize = 3;
@@ -88,7 +88,7 @@ impl Examples for FakeImages {
         self.classes
     }
 
-    fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+    fn fill(&self, example: u32, _epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
         assert!((example as usize) < self.examples, "picture {example} of {}", self.examples);
         assert_eq!(out.len(), self.inputs(), "the buffer must hold exactly one picture");
         let label = u64::from(example) % self.classes as u64;

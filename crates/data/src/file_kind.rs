@@ -36,6 +36,8 @@ pub enum FileKind {
     Gzip,
     /// LIBSVM text.
     Libsvm,
+    /// LIBFFM text.
+    Libffm,
     /// Criteo's click logs: 40 columns separated by tabs, the first of them a label.
     Criteo,
     /// Text in columns, separated by this byte: a comma, semicolon, tab or vertical bar.
@@ -51,8 +53,8 @@ pub enum FileKind {
 impl FileKind {
     /// Whether the first bytes leave no doubt. Kinds of text are guesses.
     pub fn is_certain(self) -> bool {
-        use FileKind::{Criteo, Json, Libsvm, Table, Text};
-        !matches!(self, Criteo | Json | Libsvm | Table(_) | Text | FileKind::Binary)
+        use FileKind::{Criteo, Json, Libffm, Libsvm, Table, Text};
+        !matches!(self, Criteo | Json | Libffm | Libsvm | Table(_) | Text | FileKind::Binary)
     }
 
     /// What the file is, with an article: "a numpy array".
@@ -73,6 +75,7 @@ impl FileKind {
             }
             FileKind::Gzip => "packed by gzip twice",
             FileKind::Libsvm => "LIBSVM text",
+            FileKind::Libffm => "LIBFFM text",
             FileKind::Criteo => "a click log of Criteo",
             FileKind::Table(b'\t') => "a table with columns separated by tabs",
             FileKind::Table(b',') => "a table with columns separated by commas (CSV)",
@@ -99,6 +102,7 @@ impl FileKind {
             FileKind::CarriageReturns => "convert it first: tr '\\r' '\\n' < OLD > NEW",
             FileKind::Gzip => "unpack it once: gunzip",
             FileKind::Libsvm => "set data.kind = \"libsvm\"",
+            FileKind::Libffm => "set data.kind = \"libffm\"",
             FileKind::Criteo => "set data.kind = \"criteo\"",
             FileKind::Json => "convert it to CSV or Parquet, and set data.kind = \"table\"",
             FileKind::Empty => "set data.path to a file with examples",
@@ -183,8 +187,11 @@ fn sniff_text(text: &[u8]) -> FileKind {
     let Some(&first) = lines.first() else { return FileKind::Text };
     let count = |line: &[u8], separator: u8| line.iter().filter(|&&b| b == separator).count();
     let has_entry = lines.iter().any(|line| line.contains(&b':'));
-    if has_entry && lines.iter().all(|line| is_libsvm(line)) {
+    if has_entry && lines.iter().all(|line| has_entries(line, 2)) {
         return FileKind::Libsvm;
+    }
+    if has_entry && lines.iter().all(|line| has_entries(line, 3)) {
+        return FileKind::Libffm;
     }
     if first.trim_ascii_start().starts_with(b"{") {
         return FileKind::Json;
@@ -200,8 +207,9 @@ fn sniff_text(text: &[u8]) -> FileKind {
     separator.map_or(FileKind::Text, FileKind::Table)
 }
 
-/// Whether a line is a label followed by pairs of index and value.
-fn is_libsvm(line: &[u8]) -> bool {
+/// Whether a line is a label followed by entries of this many numbers: index and value, or field,
+/// index and value.
+fn has_entries(line: &[u8], numbers: usize) -> bool {
     let is_number = |text: &[u8]| {
         let digits = text.iter().any(u8::is_ascii_digit);
         digits && text.iter().all(|byte| b"+-.eE0123456789".contains(byte))
@@ -209,9 +217,12 @@ fn is_libsvm(line: &[u8]) -> bool {
     let line = line.split(|&byte| byte == b'#').next().unwrap_or_default();
     let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     let is_entry = |field: &[u8]| {
-        let mut parts = field.splitn(2, |&byte| byte == b':');
-        let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        (name == b"qid" || is_number(name)) && is_number(value)
+        let mut parts = field.split(|&byte| byte == b':');
+        let is_pair_of_id = numbers == 2 && field.starts_with(b"qid:");
+        let are_numbers = (0..numbers).all(|at| {
+            parts.next().is_some_and(|part| is_number(part) || (at == 0 && is_pair_of_id))
+        });
+        are_numbers && parts.next().is_none()
     };
     fields.next().is_some_and(is_number) && fields.all(is_entry)
 }

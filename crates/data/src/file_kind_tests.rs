@@ -10,7 +10,7 @@ fn kinds_are_recognised_by_their_first_bytes() {
         bytes
     };
     let criteo = format!("1{}\n", "\t5".repeat(39));
-    let cases: [(&[u8], FileKind); 22] = [
+    let cases: [(&[u8], FileKind); 25] = [
         (b"", FileKind::Empty),
         (b"\x93NUMPY\x01\x00v\x00", FileKind::Npy),
         (b"PK\x03\x04\x14", FileKind::Zip),
@@ -22,6 +22,9 @@ fn kinds_are_recognised_by_their_first_bytes() {
         (b"\xff\xfea\x00,\x00", FileKind::Utf16),
         (b"\x1f\x8b\x08", FileKind::Gzip),
         (b"# a comment\n-1 qid:3 1:0.5 7:1e-3 # more\n+1\n", FileKind::Libsvm),
+        (b"1 0:3:1 12:7:0.5\n-1\n0 2:1:1e-3 # more\n", FileKind::Libffm),
+        (b"1 0:3:1 12:7\n", FileKind::Text),
+        (b"1 0:3:1:4\n", FileKind::Text),
         (criteo.as_bytes(), FileKind::Criteo),
         (b"age,income\n31,20000\n44,", FileKind::Table(b',')),
         (b"\xef\xbb\xbfa;b\n1;2\n", FileKind::Table(b';')),

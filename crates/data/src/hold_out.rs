@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
-use crate::random::Random;
+use paceline_generate::random::Random;
 
 /// How examples are held out for tests, if the data has no test set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

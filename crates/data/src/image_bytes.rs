@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use memmap2::Mmap;
+use paceline_filemap::FileMap;
 
 /// Bytes of images. Clones of mapped ones share the memory.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum ImageBytes {
 /// The bytes of a mapped file behind its header.
 #[derive(Clone, Debug)]
 pub(crate) struct MappedBytes {
-    map: Arc<Mmap>,
+    map: Arc<FileMap>,
     /// Where the bytes begin.
     start: usize,
     pub(crate) file: FileIdentity,
@@ -43,22 +43,13 @@ impl MappedBytes {
         let about = file.metadata()?;
         let changed = about.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let file_bytes = about.len();
-        let map = map(&file)?;
+        let map = FileMap::of(&file, path)?;
         if map.len() < start {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let identity = FileIdentity { path: path.canonicalize()?, bytes: file_bytes, changed };
         Ok(Self { map: Arc::new(map), start, file: identity })
     }
-}
-
-/// Maps a file.
-#[expect(unsafe_code, reason = "mapping a file has no safe form")]
-pub(crate) fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the bytes must not change while they are mapped. Files of the cache appear by rename
-    // when they are complete and are never written again. A program that writes to a data file
-    // while a job reads it breaks this, as with any mapped file.
-    unsafe { Mmap::map(file) }
 }
 
 impl Deref for ImageBytes {

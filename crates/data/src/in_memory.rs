@@ -190,7 +190,7 @@ impl Examples for InMemoryExamples {
         self.weights.get(example as usize).copied().unwrap_or(1.0)
     }
 
-    fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+    fn fill(&self, example: u32, _epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
         let (example, width) = (example as usize, self.inputs());
         out.copy_from_slice(&self.values[example * width..(example + 1) * width]);
         Ok(self.labels[example])

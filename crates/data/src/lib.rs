@@ -52,7 +52,6 @@ mod error;
 mod examples;
 mod fake_images;
 mod file_kind;
-mod glyphs;
 mod hold_out;
 pub mod idx;
 mod idx_fault;
@@ -65,7 +64,6 @@ mod on_bad;
 mod open_observer;
 mod patches;
 mod plan;
-pub mod random;
 mod selected;
 mod shared_patches;
 pub mod sniff;
@@ -88,9 +86,9 @@ pub use loader::{Loader, LoaderOptions, ReadObserver};
 pub use lock::CacheLock;
 pub use on_bad::OnBad;
 pub use open_observer::{OpenMeter, OpenObserver, OpenProgress, OpenReport, ignore_reports};
+pub use paceline_generate::random::{self, Random};
 pub use patches::{Patches, SharedWords};
 pub use plan::{BatchPlan, PlannedExample};
-pub use random::Random;
 pub use selected::SelectedExamples;
 pub use sparse::{
     IndexBase, SparseBuffer, SparseKind, SparseRow, SparseRows, SparseSpec, open_sparse,

@@ -15,8 +15,9 @@ mod order;
 
 use std::ops::Range;
 
+use paceline_generate::random::mix;
+
 use self::order::EpochOrder;
-use crate::random::mix;
 
 /// Which examples each slot takes at each step.
 ///

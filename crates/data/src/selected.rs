@@ -99,8 +99,8 @@ impl<E: Examples + ?Sized> Examples for SelectedExamples<E> {
         self.source.weight_of(self.locate(example))
     }
 
-    fn fill(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
-        self.source.fill(self.locate(example), draw, out)
+    fn fill(&self, example: u32, epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
+        self.source.fill(self.locate(example), epoch, out)
     }
 }
 

@@ -10,11 +10,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use memmap2::Mmap;
+use paceline_filemap::FileMap;
 use sha2::{Digest, Sha256};
 
 use crate::cache_dir::{cache_dir, remove_oldest, unfinished};
-use crate::image_bytes::{FileIdentity, map};
+use crate::image_bytes::FileIdentity;
 use crate::images::Images;
 use crate::lock::CacheLock;
 use crate::patches::Patches;
@@ -92,7 +92,7 @@ fn write(path: &Path, patches: &Patches) -> io::Result<()> {
 
 /// Maps a file of patches, if it is sound and of these images.
 fn open(path: &Path, images: &Images) -> Option<Patches> {
-    let map = map(&File::open(path).ok()?).ok()?;
+    let map = FileMap::open(path).ok()?;
     let header = map.get(..HEADER_BYTES)?;
     let number =
         |at: usize| Some(u64::from_ne_bytes(header[8 * at..][..8].try_into().ok()?) as usize);
@@ -113,7 +113,7 @@ fn open(path: &Path, images: &Images) -> Option<Patches> {
 
 /// The words of a mapped file, from a byte on.
 struct MappedWords {
-    map: Mmap,
+    map: FileMap,
     start: usize,
 }
 

@@ -37,7 +37,7 @@ impl Examples for Numbers {
         self.examples
     }
 
-    fn fill(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+    fn fill(&self, example: u32, epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
         self.filled.fetch_add(1, Ordering::SeqCst);
         let path = PathBuf::from(format!("{example}.jpg"));
         assert!(!self.panics.contains(&example), "example {example} panics");
@@ -48,7 +48,7 @@ impl Examples for Numbers {
         if self.bad.contains(&example) {
             return Err(DataError::Picture { path, what: "damaged".into() });
         }
-        out.copy_from_slice(&[example as f32, draw as f32]);
+        out.copy_from_slice(&[example as f32, epoch as f32]);
         Ok(example)
     }
 }

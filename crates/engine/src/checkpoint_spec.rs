@@ -59,7 +59,8 @@ pub(crate) fn checkpoint_spec(
         shard_count: place.count,
         generation: dir.generation(),
     };
-    let shard = shard_ranges(layout.len(), place.count)[place.index].clone();
+    // The keys of a dense model are its parameters.
+    let shard = layout.params_of(shard_ranges(layout.keys(), place.count)[place.index].clone());
     CheckpointSpec {
         dir: dir.clone(),
         keep: settings.checkpoint.map_or(usize::MAX, |checkpoint| checkpoint.keep),

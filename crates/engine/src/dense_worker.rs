@@ -62,8 +62,7 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                 }
                 None => {
                     let (model, step_recorder) = (&mut *self.model, &mut self.step_recorder);
-                    let batches = &mut *self.batches;
-                    let params = link.params();
+                    let (batches, params) = (&mut *self.batches, link.params());
                     let (stop, is_alone) = (self.stop.as_deref(), link.is_alone());
                     let is_stopped = || match stop {
                         Some(stop) => stop.stops_computing(),
@@ -80,6 +79,7 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                         is_abandoned,
                     )?;
                     let Some(loss) = loss else { return self.cut_short(link, coordinator) };
+                    step_recorder.divergence.check_finite(step, loss)?;
                     if step_recorder.wants_tensors(step) {
                         step_recorder.record_tensors(step, model.layout(), params, &grad)?;
                     }

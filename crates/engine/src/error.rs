@@ -1,10 +1,11 @@
 //! Why training fails.
 
-use std::{fmt, io};
+use std::io;
 
 use paceline_checkpoint::CheckpointError;
 use paceline_data::DataError;
 use paceline_net::LinkError;
+use paceline_observe::Divergence;
 
 /// Why a task of a run ended without doing what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,12 @@ impl TrainError {
     }
 }
 
+impl From<Divergence> for TrainError {
+    fn from(divergence: Divergence) -> Self {
+        TrainError::Diverged(divergence)
+    }
+}
+
 impl From<CheckpointError> for TrainError {
     fn from(error: CheckpointError) -> Self {
         match error {
@@ -72,38 +79,4 @@ impl From<LinkError> for TrainError {
 /// The failure of a recorder, whose error names the file.
 pub(crate) fn record_failure(error: io::Error) -> TrainError {
     TrainError::Training(error.to_string())
-}
-
-/// Why training is taken for diverged.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Divergence {
-    /// The loss: of a batch, the mean of the last batches, or of the final test.
-    pub loss: f64,
-    /// The global step.
-    pub step: u64,
-    /// The loss at the start, if it matters: no start makes a loss right that is not a number.
-    pub start: Option<f64>,
-}
-
-impl fmt::Display for Divergence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { loss, step, start } = *self;
-        match start {
-            Some(start) => {
-                let (start, loss) = (Loss(start), Loss(loss));
-                write!(f, "the loss rose from {start} to {loss} at step {step}")?;
-            }
-            None => write!(f, "the loss became {loss} at step {step}")?,
-        }
-        f.write_str(": training diverged; try a smaller learning rate")
-    }
-}
-
-/// Writes a loss with as many digits as a person reads.
-struct Loss(f64);
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 >= 1e5 { write!(f, "{:.1e}", self.0) } else { write!(f, "{:.3}", self.0) }
-    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use paceline_data::{BatchBuffer, Examples, Images, OnBad, Patches, SparseBuffer, SparseRows};
-use paceline_model::{Batch, Model, Rows, Score, SharedPatches};
+use paceline_model::{Batch, Model, Rows, Score, SharedPatches, Tally};
 
 use crate::error::TrainError;
 use crate::test_watch::TestWatch;
@@ -17,6 +17,17 @@ pub trait Evaluator: Send {
 
     /// Tests those parameters. The watch learns how far the test has come, and may end it.
     fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError>;
+}
+
+/// The score of a test of `tested` examples, of which the model must have counted some.
+pub(crate) fn counted(tally: &Tally, tested: usize) -> Result<Score, TrainError> {
+    if tally.examples > 0 || tested == 0 {
+        return Ok(tally.score());
+    }
+    Err(TrainError::Settings(format!(
+        "Model::evaluate counted none of {tested} test examples; let it call Tally::count_block, \
+         or another method that counts"
+    )))
 }
 
 /// Tests on images in memory.
@@ -47,7 +58,7 @@ impl Evaluator for ImageEvaluator<'_> {
             watch.scores.hand_over(&mut tally, &self.buffer.labels);
             watch.tested(to, self.examples)?;
         }
-        Ok(tally.score())
+        counted(&tally, self.examples)
     }
 }
 
@@ -82,7 +93,7 @@ impl Evaluator for PatchEvaluator {
             tested += which.len();
             watch.tested(tested, self.which.len())?;
         }
-        Ok(tally.score())
+        counted(&tally, self.which.len())
     }
 }
 
@@ -116,6 +127,7 @@ impl Evaluator for ExamplesEvaluator {
         let mut tally = watch.scores.tally();
         self.inputs.resize(most * width, 0.0);
         self.labels.clear();
+        let mut read = 0;
         for example in 0..self.examples {
             let at = self.labels.len() * width;
             match self.source.fill(example as u32, 0, &mut self.inputs[at..at + width]) {
@@ -128,11 +140,12 @@ impl Evaluator for ExamplesEvaluator {
                 let block = Batch::dense(&self.inputs[..self.labels.len() * width], &self.labels);
                 self.model.evaluate(params, block, &mut tally);
                 watch.scores.hand_over(&mut tally, &self.labels);
+                read += self.labels.len();
                 self.labels.clear();
                 watch.tested(example + 1, self.examples)?;
             }
         }
-        Ok(tally.score())
+        counted(&tally, read)
     }
 }
 
@@ -159,12 +172,13 @@ impl Evaluator for RowEvaluator {
         for from in (0..self.examples).step_by(most) {
             let to = (from + most).min(self.examples);
             self.buffer.fill(&self.rows, from..to);
-            let SparseBuffer { starts, keys, values, labels, .. } = &self.buffer;
+            let SparseBuffer { starts, keys, values, labels, fields, .. } = &self.buffer;
             let rows = Rows { starts, places: keys, values };
-            self.model.evaluate(params, Batch::sparse(rows, labels), &mut tally);
+            let batch = Batch::sparse(rows, labels).with_fields(fields);
+            self.model.evaluate(params, batch, &mut tally);
             watch.scores.hand_over(&mut tally, labels);
             watch.tested(to, self.examples)?;
         }
-        Ok(tally.score())
+        counted(&tally, self.examples)
     }
 }

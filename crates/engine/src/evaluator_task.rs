@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use paceline_exchange::PeerRole;
 use paceline_net::LinkOutcome::{Done, Rewound};
 use paceline_observe::trace::{Op, PULL, SideTrack, Tracer};
-use paceline_observe::{PeerTraffic, Recorder, RunPosition, TestRecord, TraceEvent};
+use paceline_observe::{PeerTraffic, Recorder, RunPosition, TestRecord, TraceEvent, pause_after};
 
 use crate::context::{NoteLevel, TaskContext};
 use crate::error::{TrainError, record_failure};
@@ -17,7 +17,6 @@ use crate::server_link::ServerLink;
 use crate::settings::{Mode, TrainSettings};
 use crate::task_place::ModelIdentity;
 use crate::task_place::TaskPlace;
-use crate::test_pacer::pause_after;
 use crate::test_watch::TestWatch;
 use crate::workload::Workload;
 

@@ -215,7 +215,7 @@ pub(crate) struct SparsePush<'a> {
     pub examples: usize,
     /// The keys the batch touches.
     pub keys: &'a [u32],
-    /// The gradient, one value per key.
+    /// The gradient, as many numbers for each key as the model's layout has.
     pub grad: &'a [f32],
     /// The keys whose values the worker needs next.
     pub next: &'a [u32],

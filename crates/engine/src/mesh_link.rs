@@ -115,7 +115,6 @@ impl MeshStart<'_> {
         ReplicaConfig {
             names: place.processes.clone(),
             incarnation: incarnation(),
-            token: place.token.clone(),
             job: settings.job.clone(),
             layout_digest: pieces_digest(layout, &self.pieces),
             wire: settings.wire,
@@ -142,6 +141,7 @@ impl<'a> MeshLink<'a> {
         let timeouts = start.settings.timeouts;
         let config = MeshConfig {
             addresses: start.place.workers.clone(),
+            credentials: start.place.credentials.clone(),
             start_timeout: timeouts.start,
             stall_timeout: timeouts.stall,
             rejoin_timeout: timeouts.rejoin,

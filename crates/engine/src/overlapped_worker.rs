@@ -87,6 +87,7 @@ impl DenseWorker<'_> {
                     return Ok(Done(self.step_recorder.work.at_end_of_plan()));
                 }
             };
+            self.step_recorder.divergence.check_finite(step.step, step.loss)?;
             let made = self.overlapped_step(link, &mut buffers, Some(step))?;
             let Done(made) = made else { return Ok(Rewound) };
             let Some(made) = made else { return Ok(Done(self.interrupted_work(coordinator))) };

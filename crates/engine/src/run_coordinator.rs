@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use paceline_model::Layout;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_observe::TaskSummary;
+use paceline_observe::{TaskSummary, TestLoad, TestPacer};
 
 use crate::best_model::BestKeeper;
 use crate::context::{FinalModel, NoteLevel, VisitPiece};
@@ -21,7 +21,6 @@ use crate::settings::TrainSettings;
 use crate::step_recorder::WorkDone;
 use crate::stop_reason::StopReason;
 use crate::test_history::TestHistory;
-use crate::test_pacer::{TestLoad, TestPacer};
 use crate::test_runner::{StepScore, TestRunner};
 use crate::trainer::Trainer;
 use crate::training_task::{TrainingTask, encode_report};

@@ -69,6 +69,7 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
     let score = test.map(|test| test.score);
     let moved: u64 = tasks.iter().map(|task| task.sent_bytes).sum();
     Summary {
+        model_sha256: None,
         name: facts.name.to_owned(),
         mode: settings.mode.name().to_owned(),
         workers: place.processes.len(),

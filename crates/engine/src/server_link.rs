@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use paceline_exchange::{PullPurpose, StepPiece};
 use paceline_model::AlignedBuffer;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_net::{ConnectConfig, LinkError, LinkObserver, ServerConnections};
+use paceline_net::{ConnectConfig, LinkError, ServerConnections};
 use paceline_observe::merge_reports;
 use paceline_observe::trace::SideTrack;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
@@ -16,12 +16,13 @@ use crate::error::TrainError;
 use crate::link::{DenseLink, Link, PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::OverlappedLink;
+use crate::server_values::SparseValues;
 use crate::settings::Mode;
 use crate::step_stop::{StepStop, StopRole};
 
 /// How long the coordinator of a run that was cut short waits for the reports of the others.
 const REPORTS_TIMEOUT: Duration = Duration::from_millis(800);
-/// Parameters of a sparse model per piece in [`Link::for_each_piece`].
+/// Parameters of a sparse model, at most, per piece in [`Link::for_each_piece`].
 const PIECE: usize = 1 << 20;
 
 /// A worker's parameters, on servers.
@@ -70,19 +71,6 @@ pub(crate) struct StopConditions<'a> {
     pub(crate) is_run_over: Option<&'a dyn Fn() -> bool>,
 }
 
-/// The values that the link of a sparse model holds.
-struct SparseValues {
-    total_params: usize,
-    /// Whether values travel while others are in use.
-    overlaps: bool,
-    /// The values of the batch to compute now and, if the link overlaps, of the next one.
-    current: AlignedBuffer,
-    next: AlignedBuffer,
-    peeked: AlignedBuffer,
-    /// A push has not been answered yet.
-    in_flight: bool,
-}
-
 impl<'a> ServerLink<'a> {
     /// Connects to all servers, waits for the start and, if the model is dense, pulls.
     pub(crate) fn connect(
@@ -93,16 +81,8 @@ impl<'a> ServerLink<'a> {
     ) -> Result<Self, TrainError> {
         let observer = &mut WaitObserver { notify, should_give_up: Some(should_give_up) };
         let peers = Peers { count: config.servers.len(), own: None };
-        let (is_sparse, total_params) = (config.client.is_sparse, config.client.total_params);
+        let sparse = SparseValues::new(&config.client, overlaps(mode));
         let connections = ServerConnections::connect(config, observer)?;
-        let sparse = is_sparse.then(|| SparseValues {
-            total_params,
-            overlaps: overlaps(mode),
-            current: AlignedBuffer::default(),
-            next: AlignedBuffer::default(),
-            peeked: AlignedBuffer::default(),
-            in_flight: false,
-        });
         let own_step = connections.resume_step();
         let stop = StopConditions::default();
         Ok(Self {
@@ -229,23 +209,21 @@ impl Link for ServerLink<'_> {
         let Done(()) = sparse.complete(&mut self.connections, observer)? else {
             return Ok(Rewound);
         };
-        let (keys, purpose) = (keys.unwrap_or_default(), PullPurpose::ReadOnly);
-        match self.connections.pull_keys(keys, purpose, &mut sparse.peeked, observer)? {
-            Done(()) => Ok(Done(&sparse.peeked)),
-            Rewound => Ok(Rewound),
-        }
+        sparse.peek(&mut self.connections, keys.unwrap_or_default(), observer)
     }
 
     fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError> {
-        let Some(total) = self.sparse.as_ref().map(|sparse| sparse.total_params) else {
+        let Some(SparseValues { keys: total, width, padding, .. }) = self.sparse else {
             return visit(self.connections.params()).map(Done);
         };
-        let mut keys = Vec::new();
-        for from in (0..total).step_by(PIECE) {
+        let (mut keys, at_once) = (Vec::new(), (PIECE / width).max(1));
+        for from in (0..total).step_by(at_once) {
+            let to = (from + at_once).min(total);
             keys.clear();
-            keys.extend(from as u32..(from + PIECE).min(total) as u32);
+            keys.extend(from as u32..to as u32);
             let Done(piece) = self.peek(Some(&keys))? else { return Ok(Rewound) };
-            visit(piece)?;
+            let padding = if to == total { padding } else { 0 };
+            visit(&piece[..piece.len() - padding])?;
         }
         Ok(Done(()))
     }
@@ -354,24 +332,6 @@ impl DenseLink for ServerLink<'_> {
 
     fn overlapped(&mut self) -> Option<&mut dyn OverlappedLink> {
         if self.overlap.is_some() { Some(self) } else { None }
-    }
-}
-
-impl SparseValues {
-    /// Waits for the values that the last push requested, if it is not answered yet.
-    fn complete(
-        &mut self,
-        connections: &mut ServerConnections,
-        observer: &mut impl LinkObserver,
-    ) -> Result<LinkOutcome, TrainError> {
-        if self.in_flight {
-            let place = if self.overlaps { &mut self.next } else { &mut self.current };
-            let Done(()) = connections.wait_for_values(place, observer)? else {
-                return Ok(Rewound);
-            };
-            self.in_flight = false;
-        }
-        Ok(Done(()))
     }
 }
 

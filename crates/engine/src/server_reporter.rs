@@ -11,7 +11,7 @@ use paceline_observe::{
     TraceEvent, WorkerTiming, WorkerTotals,
 };
 
-use crate::checkpoint::{CheckpointWriter, copy_server};
+use crate::checkpoint::{CheckpointDir, CheckpointWriter, copy_server};
 use crate::context::{NoteLevel, TaskContext};
 use crate::server_trace::ServerTrace;
 use crate::settings::TestHooks;
@@ -47,6 +47,8 @@ pub(crate) struct ServerReporter {
     /// Pushes made before the current generation began, and kept in it.
     carried: u64,
     omits_phases: bool,
+    /// The run's record of its generations.
+    record: Option<CheckpointDir>,
 }
 
 impl ServerReporter {
@@ -76,12 +78,18 @@ impl ServerReporter {
             last_pace: now,
             carried: 0,
             omits_phases: false,
+            record: None,
         }
     }
 
     /// Records the server's connections on the timeline.
     pub(crate) fn with_trace(self, trace: Option<ServerTrace>) -> Self {
         Self { trace, ..self }
+    }
+
+    /// Believes clients only that state generations of this record.
+    pub(crate) fn with_record(self, record: Option<CheckpointDir>) -> Self {
+        Self { record, ..self }
     }
 
     /// Changes what a test or bench wants changed.
@@ -184,6 +192,10 @@ impl ServerReporter {
 }
 
 impl ServerObserver for ServerReporter {
+    fn knows_generation(&mut self, generation: Generation) -> bool {
+        self.record.as_ref().is_some_and(|record| record.knows(generation))
+    }
+
     fn note(&mut self, level: Level, text: &str) {
         self.note_level(
             match level {
@@ -198,14 +210,19 @@ impl ServerObserver for ServerReporter {
     fn checkpoint(&mut self, step: u64, server: &Server) {
         let Some(checkpoints) = &mut self.checkpoints else { return };
         let marks = server.marks();
-        if let Store::Sparse(sparse) = server.store() {
-            // Even if this checkpoint is skipped: equal seeds must give equal bits.
-            sparse.table().fold();
-        }
         checkpoints.stop_at = server.stop_at();
         let slots = marks.first().map_or(0, |chunk| chunk.slots.len());
         let is_last = !(0..slots).any(|slot| server.is_live(slot));
-        checkpoints.take(step, marks, is_last, |out| copy_server(server, out));
+        match server.store() {
+            Store::Sparse(sparse) => {
+                // Even if this checkpoint is skipped: equal seeds must give equal bits.
+                sparse.table().fold();
+                checkpoints.take_table(step, marks, is_last, sparse.table());
+            }
+            Store::Dense(dense) => {
+                checkpoints.take(step, marks, is_last, |out| copy_server(server, dense, out));
+            }
+        }
     }
 
     fn last_checkpoint(&self) -> Option<u64> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use paceline_exchange::{
     Generation, ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
 };
-use paceline_model::{Layout, Model, Table};
+use paceline_model::{Layout, Model, ParamTable};
 use paceline_net::{ServeEnd, serve};
 
 use crate::checkpoint::{
@@ -22,7 +22,7 @@ use crate::server_link::overlaps;
 use crate::server_reporter::ServerReporter;
 use crate::server_trace::ServerTrace;
 use crate::settings::{Mode, OnWorkerLoss, TrainSettings};
-use crate::task_place::TaskPlace;
+use crate::task_place::{TaskPlace, incarnation};
 use crate::training_task::start_writer;
 use crate::workload::{ModelSizing, ModelSource};
 
@@ -49,17 +49,18 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
     let model = task.build_model()?;
     let layout = model.layout();
     let config = task.config(layout)?;
-    let shard = config.shard();
+    let keys = config.shard();
+    let shard = layout.params_of(keys.clone());
     let slots = task.place.slots;
     let steps = task.settings.step_layout(slots);
     let checkpoints = task.checkpoints.map(|dir| dir.clone().needing(shard.clone()));
     let checkpoints = checkpoints.as_ref();
     let GenerationStart { mut generation, mut checkpoint } = task.claim(checkpoints)?;
-    let mut reporter = task.reporter(&config, layout)?;
+    let mut reporter = task.reporter(&config, layout)?.with_record(checkpoints.cloned());
     // Each pass is one generation: a server that hears of a newer one starts again from there.
     loop {
         let start = checkpoint.take().map(|checkpoint| ResumePoint::new(checkpoint, steps));
-        let store = task.store(&*model, shard.clone(), start.as_ref())?;
+        let store = task.store(&*model, keys.clone(), start.as_ref())?;
         let mut server = Server::new(config.clone(), store);
         let mut carried = 0;
         if let Some(start) = &start {
@@ -77,7 +78,7 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
         }
         server.enter_generation(generation);
         reporter.enter_generation(generation, carried);
-        let served = serve(listener, &mut server, &mut reporter);
+        let served = serve(listener, &mut server, &task.place.credentials, &mut reporter);
         if let Ok(ServeEnd::Rewind(to)) = served {
             (generation, checkpoint) = (to, task.follow(checkpoints, to)?);
             continue;
@@ -129,16 +130,18 @@ impl ServerTask<'_> {
             on_loss,
             rejoin_ms,
             stall_ms: settings.timeouts.stall.as_millis() as u64,
-            token: place.token.clone(),
             job: settings.job.clone(),
             layout_digest: layout_digest(layout),
             wire: settings.wire,
+            started_us: incarnation(),
             roster: RosterConfig {
                 processes,
                 join_info: self.join_info.clone(),
                 reassigns_at_once: place.is_not_restarted,
             },
-            ..ServerConfig::new(self.mode(), slots, layout.len())
+            width: layout.width(),
+            // The keys of a dense model are its parameters.
+            ..ServerConfig::new(self.mode(), slots, layout.keys())
         };
         config.check().map_err(|error| TrainError::Settings(error.to_string()))?;
         Ok(config)
@@ -220,12 +223,13 @@ impl ServerTask<'_> {
     fn store(
         &self,
         model: &dyn Model,
-        shard: Range<usize>,
+        keys: Range<usize>,
         from: Option<&ResumePoint>,
     ) -> Result<Store, TrainError> {
         let (layout, optimizer) = (model.layout(), self.settings.optimizer.clone());
-        if matches!(self.model, ModelSource::Sparse(_)) {
-            let table = Table::new(optimizer, layout, shard);
+        if let ModelSource::Sparse(build) = self.model {
+            let table = ParamTable::allocate(optimizer, &*build(), keys, self.settings.seed);
+            let table = table.map_err(TrainError::Settings)?;
             return match from {
                 None => {
                     if let Some(start) = &self.settings.start {
@@ -236,6 +240,7 @@ impl ServerTask<'_> {
                 Some(from) => Ok(Store::sparse(from.fill(layout, table)?)),
             };
         }
+        let shard = keys;
         let DenseShard { params, optimizer } = match from {
             Some(from) => from.dense(layout, optimizer, shard)?,
             None => initial_shard(model, self.settings, shard)?,

@@ -233,6 +233,10 @@ impl Session {
     pub fn run(mut self) -> Result<SessionReport, TrainError> {
         (self.settings.mode, self.settings.wire) = (self.sharing.mode, self.sharing.wire);
         self.check()?;
+        if self.settings.stop.steps == Some(0) {
+            // An empty plan ends every task at once; steps are counted only after they are made.
+            self.settings.stop = Stop::epochs(0);
+        }
         let trained = Arc::new(Mutex::new(TrainedParams::default()));
         let slots = if self.trains_table() { self.threads } else { self.sharing.workers };
         if self.settings.evaluate.every.is_none() {
@@ -271,77 +275,9 @@ impl Session {
         })
     }
 
-    fn check(&self) -> Result<(), TrainError> {
-        let wrong = |text: String| Err(TrainError::Settings(text));
-        let (batch, examples) = (self.settings.batch, self.workload.data.train_len());
-        if let Some(problem) = self.sharing.problem() {
-            return wrong(format!("{}: {problem}", self.sharing));
-        }
-        if batch == 0 || batch > examples {
-            return wrong(format!("batch is {batch}, but there are {examples} training examples"));
-        }
-        if self.settings.stop == Stop::default() {
-            return wrong(
-                "the run never stops: set Stop::epochs, steps, seconds, test_loss or patience"
-                    .into(),
-            );
-        }
-        if self.settings.stop.patience == Some(0) {
-            return wrong("patience is 0, but must be at least 1".into());
-        }
-        if self.workload.is_sparse() && self.sharing.mode == Mode::Mirrored {
-            return wrong("a mesh has no sparse models; use Sharing::servers".into());
-        }
-        if self.workload.is_sparse() && self.sharing.wire == WireFormat::Bf16 {
-            return wrong("bf16 is for dense models; leave Sharing::wire out".into());
-        }
-        if self.contexts.len() > 1 {
-            return wrong("a session takes one record or contexts, not several".into());
-        }
-        if let Err(why) = self.settings.optimizer.check() {
-            return wrong(why);
-        }
-        self.check_threads()?;
-        self.check_checkpoints()
-    }
-
     /// Whether several threads train one table without locks.
     fn trains_table(&self) -> bool {
         self.sharing.mode == Mode::Single && self.workload.is_sparse()
-    }
-
-    fn check_threads(&self) -> Result<(), TrainError> {
-        let remedy = match self.threads {
-            0 => "a worker needs at least one",
-            1 => return Ok(()),
-            _ if self.is_built_with_threads || self.trains_table() => return Ok(()),
-            _ if self.workload.is_sparse() => {
-                "a worker of a shared sparse model has one; set more workers"
-            }
-            _ => "this model is cloned and takes none; use Session::with_builder, or more workers",
-        };
-        Err(TrainError::Settings(format!("threads is {}: {remedy}", self.threads)))
-    }
-
-    fn check_checkpoints(&self) -> Result<(), TrainError> {
-        let wrong = |text: String| Err(TrainError::Settings(text));
-        let Some(dir) = &self.checkpoints else {
-            if self.resumes {
-                return wrong("resume needs checkpoints, which names their directory".into());
-            }
-            return Ok(());
-        };
-        if let Some(problem) = self.settings.checkpoint.and_then(|settings| settings.problem()) {
-            return wrong(format!("checkpoints: {problem}"));
-        }
-        if let Some(&step) = dir.steps().first().filter(|_| !self.resumes) {
-            let place = dir.place(step);
-            return wrong(format!(
-                "{}: an earlier run has left this checkpoint; call resume, or name a new directory",
-                place.display()
-            ));
-        }
-        Ok(())
     }
 
     fn describe(&self) -> Result<SessionDescription, TrainError> {
@@ -424,6 +360,7 @@ pub(crate) fn default_settings() -> TrainSettings {
     }
 }
 
+mod check;
 mod options;
 
 /// The result of a session.

@@ -1,10 +1,12 @@
 //! A session while it runs: its tasks as threads of this process.
 
 use std::net::TcpListener;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
+use paceline_net::{Credentials, random_bytes};
 use paceline_observe::Recorder;
 
 use crate::checkpoint::{CheckpointDir, PlanOrigin, ResumePoint};
@@ -46,7 +48,7 @@ pub(crate) struct SessionRun<'a> {
 struct LocalCluster {
     servers: Vec<TcpListener>,
     workers: Vec<TcpListener>,
-    token: Vec<u8>,
+    credentials: Credentials,
 }
 
 impl LocalCluster {
@@ -55,9 +57,8 @@ impl LocalCluster {
             (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect()
         };
         let listening = if sharing.mode == Mode::Mirrored { sharing.workers } else { 0 };
-        let mut token = vec![0; 16];
-        std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut token)?;
-        Ok(Self { servers: bind(sharing.servers)?, workers: bind(listening)?, token })
+        let credentials = Credentials::with_token(&random_bytes::<16>()?).trusting_loopback();
+        Ok(Self { servers: bind(sharing.servers)?, workers: bind(listening)?, credentials })
     }
 
     fn place(&self, name: String, run: &SessionRun<'_>) -> std::io::Result<TaskPlace> {
@@ -71,7 +72,7 @@ impl LocalCluster {
             processes: (0..workers).map(|worker| format!("worker:{worker}")).collect(),
             servers: addresses(&self.servers)?,
             workers: addresses(&self.workers)?,
-            token: self.token.clone(),
+            credentials: self.credentials.clone(),
             ..TaskPlace::default()
         })
     }
@@ -158,11 +159,11 @@ impl SessionRun<'_> {
     }
 }
 
-/// The first failure of these tasks that is not the loss of another task.
+/// The first failure of these tasks that is not the loss of another task. Passes a panic on.
 fn first_cause(tasks: Vec<ScopedJoinHandle<'_, Result<(), TrainError>>>) -> Option<TrainError> {
     let mut cause = None;
     for task in tasks {
-        let Ok(ended) = task.join() else { continue };
+        let ended = task.join().unwrap_or_else(|panic| resume_unwind(panic));
         if let (Err(error), None | Some(TrainError::Lost(_))) = (ended, &cause) {
             cause = Some(error);
         }

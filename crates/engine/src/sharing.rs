@@ -11,6 +11,9 @@ use crate::settings::Mode;
 ///
 /// let sharing = Sharing::servers(2).workers(4).mode(Mode::Async);
 /// assert_eq!(sharing.to_string(), "async with 4 workers and 2 servers");
+/// assert_eq!(Sharing::servers(1).to_string(), "sync with 1 worker and 1 server");
+/// assert_eq!(Sharing::mesh(2).to_string(), "mirrored with 2 workers");
+/// assert_eq!(Sharing::none().to_string(), "single");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
@@ -80,6 +83,14 @@ impl Sharing {
 impl std::fmt::Display for Sharing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { mode, workers, servers, .. } = self;
-        write!(f, "{} with {workers} workers and {servers} servers", mode.name())
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        f.write_str(mode.name())?;
+        if *mode != Mode::Single || *workers != 1 || *servers != 0 {
+            write!(f, " with {workers} worker{}", plural(*workers))?;
+        }
+        if *servers != 0 || !matches!(mode, Mode::Single | Mode::Mirrored) {
+            write!(f, " and {servers} server{}", plural(*servers))?;
+        }
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@
 //! gives slots back when asked, and leaves the run cleanly. `slot_thread.rs` has what happens in a
 //! slot.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, Scope};
@@ -49,14 +50,14 @@ pub(crate) fn enrol(
         home: task.place.slot,
         job: task.settings.job.clone(),
         layout_digest: layout_digest(task.workload.small_model()?.layout()),
-        token: task.place.token.clone(),
         servers: servers.len(),
         wire: task.settings.wire,
         was_enrolled: false,
     };
     let notify = |text: &str| task.context.waiting(Some(text));
     let observer = &mut WaitObserver { notify: &notify, should_give_up: Some(gives_up) };
-    Ok(RosterConnection::enrol(enrolment, servers, task.settings.timeouts.start, observer)?)
+    let (credentials, limit) = (task.place.credentials.clone(), task.settings.timeouts.start);
+    Ok(RosterConnection::enrol(enrolment, credentials, servers, limit, observer)?)
 }
 
 /// What the thread of a slot does, until the slot is left.
@@ -98,7 +99,7 @@ pub(crate) fn fill_slots(
             }
             while let Ok(ThreadEnd { slot, result }) = ends.try_recv() {
                 manager.slots.retain(|active| active.slot != slot);
-                match result? {
+                match result.unwrap_or_else(|panic| resume_unwind(panic))? {
                     SlotEnd::Left => manager.has_left = true,
                     SlotEnd::GivenUp => manager.idle_since = Instant::now(),
                     SlotEnd::Finished(report) => return Ok(Some(*report)),
@@ -129,7 +130,8 @@ impl Drop for HaltAtEnd<'_> {
 /// The end of a slot's thread.
 struct ThreadEnd {
     slot: usize,
-    result: Result<SlotEnd, TrainError>,
+    /// Or the panic that ended it, which the manager passes on.
+    result: thread::Result<Result<SlotEnd, TrainError>>,
 }
 
 struct SlotManager<'s, 'e, 'p> {
@@ -197,7 +199,7 @@ impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
         let fill = self.fill;
         let (ended, waker) = (self.ended.clone(), self.roster.waker());
         let work = move || {
-            let result = fill(&assignment);
+            let result = catch_unwind(AssertUnwindSafe(|| fill(&assignment)));
             // If the manager has ended, another slot has failed before.
             let _ = ended.send(ThreadEnd { slot: assignment.slot, result });
             let _ = waker.wake();

@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 
-use paceline_model::{Layout, Model, Table, Tensor};
+use paceline_model::{Layout, Model, ParamTable, Tensor};
 
 use crate::error::TrainError;
 
@@ -136,7 +136,7 @@ impl StartModel {
     }
 
     /// Fills a table of zeros.
-    pub(crate) fn fill(&self, model: &dyn Model, table: &Table) -> Result<(), TrainError> {
+    pub(crate) fn fill(&self, model: &dyn Model, table: &ParamTable) -> Result<(), TrainError> {
         let all = table.range();
         let mut values = Vec::new();
         for from in all.clone().step_by(PIECE) {

@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 use paceline_model::Layout;
 use paceline_net::LinkOutcome;
 use paceline_observe::{
-    ComputeDelay, PeerTraffic, Phase, PhaseClock, Recorder, RunDelay, RunPosition, StepRecord,
-    TensorKind, TensorRecord, TensorValues,
+    ComputeDelay, DivergenceCheck, PeerTraffic, Phase, PhaseClock, Recorder, RunDelay, RunPosition,
+    StepRecord, TensorKind, TensorRecord, TensorValues, TouchedKeys,
 };
 
 use crate::coordinator::Coordinator;
-use crate::divergence::DivergenceCheck;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::loop_trace::LoopTrace;
-use crate::settings::TrainSettings;
+use crate::settings::{OnDivergence, TrainSettings};
 use crate::stop_reason::StopReason;
 
 /// Records a training loop.
@@ -63,7 +62,10 @@ impl StepRecorder {
             clock,
             run_delay: RunDelay::start(),
             compute_delay: ComputeDelay::start(),
-            divergence: DivergenceCheck::new(settings),
+            divergence: DivergenceCheck::new(
+                settings.batch,
+                settings.on_divergence == OnDivergence::Stop,
+            ),
             slowdown: hooks.slowdown(slot),
             testing: Duration::ZERO,
             work: WorkDone::default(),
@@ -155,6 +157,7 @@ impl StepRecorder {
             now,
             worker_steps: self.work.steps,
             examples: self.work.examples,
+            touched: self.work.touched,
             clock: &self.clock,
             tested: self.testing,
             position: RunPosition { global_step: link.global_step(), traffic: &traffic },
@@ -210,6 +213,8 @@ pub(crate) struct WorkDone {
     pub dropped: u64,
     /// Examples it trained on.
     pub examples: u64,
+    /// What its batches touched, of a sparse model.
+    pub touched: TouchedKeys,
     /// Gradients that a rewind undid, and that were computed again.
     pub lost: u64,
 }
@@ -222,6 +227,10 @@ impl WorkDone {
             steps: self.steps + other.steps,
             dropped: self.dropped + other.dropped,
             examples: self.examples + other.examples,
+            touched: TouchedKeys {
+                keys: self.touched.keys + other.touched.keys,
+                numbers: self.touched.numbers + other.touched.numbers,
+            },
             lost: self.lost + other.lost,
         }
     }

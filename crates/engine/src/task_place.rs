@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use paceline_checkpoint::layout_digest;
 use paceline_exchange::{ClientConfig, PeerRole, StepPiece};
 use paceline_model::Layout;
-use paceline_net::{ConnectConfig, LossReport};
+use paceline_net::{ConnectConfig, Credentials, LossReport};
 use sha2::{Digest, Sha256};
 
 use crate::settings::TrainSettings;
@@ -31,8 +31,8 @@ pub struct TaskPlace {
     pub servers: Vec<String>,
     /// The workers' addresses, by slot. Only `mirrored` needs them.
     pub workers: Vec<String>,
-    /// The run's secret; empty for none.
-    pub token: Vec<u8>,
+    /// What this task shows to the others and demands of them.
+    pub credentials: Credentials,
     /// Processes that are lost are not started again, so others take their slots at once.
     pub is_not_restarted: bool,
     /// In `mirrored`: this task takes the place of a lost one at another address.
@@ -55,19 +55,22 @@ impl TaskPlace {
         role: PeerRole,
         model: ModelIdentity<'_>,
     ) -> ConnectConfig {
-        let total_params = model.layout.len();
+        let (layout, is_sparse) = (model.layout, model.is_sparse);
+        let total_params = if is_sparse { layout.keys() } else { layout.len() };
         let client = ClientConfig {
             slot: self.slot.unwrap_or(self.index) as u32,
             incarnation: incarnation(),
             job: settings.job.clone(),
             layout_digest: layout_digest(model.layout),
-            token: self.token.clone(),
-            is_sparse: model.is_sparse,
+            is_sparse,
+            width: layout.width(),
+            padding: layout.keys() * layout.width() - layout.len(),
             wire: settings.wire,
             ..ClientConfig::new(role, self.servers.len(), total_params)
         };
         let timeouts = settings.timeouts;
         ConnectConfig {
+            credentials: self.credentials.clone(),
             start_timeout: timeouts.start,
             stall_timeout: timeouts.stall + LATER,
             rejoin_timeout: settings.waits_for_servers.then_some(timeouts.rejoin),

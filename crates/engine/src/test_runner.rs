@@ -1,8 +1,9 @@
 //! Runs tests between steps, or on a thread of their own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::thread::Scope;
+use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use paceline_model::Score;
@@ -41,7 +42,8 @@ struct TestRequest {
 
 /// The result of a test, with the memory of the parameters for the next one.
 struct TestReply {
-    result: TestResult,
+    /// Or the panic that ended the test, which the waiting thread passes on.
+    result: thread::Result<TestResult>,
     params: Vec<f32>,
 }
 
@@ -133,13 +135,19 @@ impl BackgroundEvaluator {
         let (outgoing, results) = sync_channel(1);
         scope.spawn(move || {
             for TestRequest { step, params } in incoming {
-                let result = timed_test(&mut *evaluator, &mut watching, step, &params);
+                let test = || timed_test(&mut *evaluator, &mut watching, step, &params);
+                let result = catch_unwind(AssertUnwindSafe(test));
                 if outgoing.send(TestReply { result, params }).is_err() {
                     return;
                 }
             }
         });
         Self { requests, results, copy: Some(Vec::new()), keys, watch }
+    }
+
+    fn take(&mut self, TestReply { result, params }: TestReply) -> TestResult {
+        self.copy = Some(params);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -156,7 +164,7 @@ impl TestRunner for BackgroundEvaluator {
         let Some(mut copy) = self.copy.take() else { unreachable!("a test is running") };
         copy.clear();
         copy.extend_from_slice(params);
-        // If the thread has panicked, the end of its scope reports it.
+        // The thread ends only when this is dropped, or after it has reported a panic.
         let _ = self.requests.send(TestRequest { step, params: copy });
     }
 
@@ -165,10 +173,7 @@ impl TestRunner for BackgroundEvaluator {
             return None;
         }
         match self.results.try_recv() {
-            Ok(TestReply { result, params }) => {
-                self.copy = Some(params);
-                Some(result)
-            }
+            Ok(reply) => Some(self.take(reply)),
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
         }
     }
@@ -180,8 +185,6 @@ impl TestRunner for BackgroundEvaluator {
         self.watch.set_awaited(true);
         let reply = self.results.recv();
         self.watch.set_awaited(false);
-        let TestReply { result, params } = reply.ok()?;
-        self.copy = Some(params);
-        Some(result)
+        Some(self.take(reply.ok()?))
     }
 }

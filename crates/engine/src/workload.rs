@@ -374,10 +374,28 @@ impl Workload {
     /// The rows and a model of a sparse workload.
     pub(crate) fn sparse_parts(&self) -> Result<(&SparseRows, Box<dyn SparseModel>), TrainError> {
         match (&self.model, &self.data) {
-            (ModelSource::Sparse(build), TrainingData::Rows(set)) => Ok((&set.train, build())),
+            (ModelSource::Sparse(build), TrainingData::Rows(set)) => {
+                let model = build();
+                for rows in [Some(&set.train), Some(&set.test), set.validation.as_ref()] {
+                    check_fields(&*model, rows)?;
+                }
+                Ok((&set.train, model))
+            }
             _ => Err(needs_rows()),
         }
     }
+}
+
+/// Checks that rows have the fields that a model needs, and no others.
+fn check_fields(model: &dyn SparseModel, rows: Option<&SparseRows>) -> Result<(), TrainError> {
+    let (known, found) = (model.fields(), rows.map_or(model.fields(), SparseRows::fields));
+    let wrong = match (known, found) {
+        (0, _) => return Ok(()),
+        (_, 0) => "the model needs the fields of a row's features, which the rows lack".into(),
+        _ if found > known => format!("rows have {found} fields, but the model has {known}"),
+        _ => return Ok(()),
+    };
+    Err(TrainError::Settings(wrong))
 }
 
 /// Records the loop of `model` on the timeline, if the task is recorded.

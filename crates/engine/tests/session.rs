@@ -246,7 +246,7 @@ fn checkpoints_that_cannot_be_taken_are_refused() {
 
 #[test]
 fn settings_that_cannot_be_used_are_refused() {
-    refused(softmax().batch(0), "batch is 0, but there are 240 training examples");
+    refused(softmax().batch(0), "batch is 0, but must be at least 1");
     refused(softmax().batch(241), "batch is 241, but there are 240 training examples");
     refused(softmax().stop(Stop::default()), "the run never stops");
     refused(softmax().share(Sharing::servers(0)), "needs a server");
@@ -256,6 +256,45 @@ fn settings_that_cannot_be_used_are_refused() {
     refused(softmax().share(Sharing::none().wire(rounded)), "nothing travels");
     let servers = Sharing::servers(1).workers(2);
     refused(sparse().share(servers.wire(rounded)), "bf16 is for dense models");
+}
+
+#[test]
+fn examples_of_another_size_than_the_model_takes_are_refused() {
+    let narrow = || Session::new(Softmax::new(1, 10), digits());
+    refused(narrow(), "the model takes 1 value per example, but the data has 784");
+    refused(narrow().share(Sharing::mesh(2)), "the model takes 1 value per example");
+    let rows = SparseRows::from_rows(20, (0..90u32).map(|i| ([i % 20], [], i % 2))).unwrap();
+    let session = |features| {
+        let data = rows.hold_out(40, 1).unwrap();
+        Session::sparse(Logistic::new(features), data).stop(Stop::epochs(1))
+    };
+    refused(session(8), "the model takes 8 values per example, but the data has 20");
+    session(30).run().unwrap();
+}
+
+#[test]
+fn learning_rates_that_cannot_be_used_are_refused() {
+    refused(softmax().optimizer(Sgd::new(-0.1)), "the learning rate is -0.1");
+    refused(softmax().optimizer(Sgd::new(f64::NAN)), "the learning rate is NaN");
+    refused(softmax().optimizer(Sgd::new(0.1).bias_rate(-2.0)), "the learning rate is -2");
+}
+
+#[test]
+fn a_run_of_no_steps_tests_the_model_it_starts_from() {
+    let servers = Sharing::servers(1).workers(2);
+    let (behind, bounded) = (servers.mode(Mode::Async), Mode::Bounded { staleness: 3 });
+    for sharing in [Sharing::none(), servers, behind, servers.mode(bounded), Sharing::mesh(2)] {
+        for stop in [Stop::steps(0), Stop::epochs(0), Stop::epochs(2).or(Stop::steps(0))] {
+            let report = softmax().stop(stop).share(sharing).run().unwrap();
+            assert_eq!(report.steps, 0, "{sharing}");
+            assert!(
+                (report.test_loss - 10f64.ln()).abs() < 1e-3,
+                "{sharing}: {}",
+                report.test_loss
+            );
+        }
+    }
+    assert_eq!(sparse().threads(2).stop(Stop::steps(0)).run().unwrap().steps, 0);
 }
 
 #[test]

@@ -240,7 +240,10 @@ fn weights_of_examples_and_classes_give_the_same_bits_in_every_exact_mode() {
     let one = dense(softmax().class_weights(of_classes));
     assert_ne!(one, dense(softmax()));
     assert_eq!(dense(softmax().class_weights(of_classes).share(Sharing::servers(2))), one);
-    refused(softmax().class_weights([1.0, 2.0]), "has 2 numbers, but the data has 10 classes");
+    refused(
+        softmax().class_weights([1.0, 2.0]),
+        "class_weights has 2 numbers, but the data has 10 classes",
+    );
 }
 
 #[test]
@@ -280,7 +283,10 @@ fn weights_that_a_model_ignores_are_refused() {
 
     let session = || Session::new(Ignoring(Softmax::new(784, 10)), digits()).batch(20);
     session().stop(Stop::steps(2)).run().unwrap();
-    refused(session().class_weights([1.0; 10]), "this model ignores them");
+    refused(
+        session().class_weights([1.0; 10]),
+        "the classes have weights, but this model ignores them",
+    );
 }
 
 #[test]

@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::{
-    CHUNK_FLOATS, CONTROL_BYTES, JobIdentity, MAX_TOKEN_BYTES, MAX_WORKERS, WireFormat,
-    shard_ranges,
-};
+use crate::{CHUNK_FLOATS, CONTROL_BYTES, JobIdentity, MAX_WORKERS, WireFormat, shard_ranges};
+
+/// The most parameters of a key: a frame has room for some hundred keys.
+const MAX_WIDTH: usize = 65_536;
 
 /// How workers share the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,19 +74,22 @@ pub struct ServerConfig {
     pub rejoin_ms: u64,
     /// The longest wait; the run fails when one lasts this long. At least 1.
     pub stall_ms: u64,
-    /// The secret that every task of the run knows, at most [`MAX_TOKEN_BYTES`]; empty for none.
-    pub token: Vec<u8>,
     /// Identifies the job: equal on all tasks of a run.
     pub job: JobIdentity,
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
-    /// Parameters on all servers together.
+    /// Parameters on all servers together; of a sparse model, keys.
     pub total_params: usize,
+    /// Of a sparse model: the parameters of each key.
+    pub width: usize,
     /// Parameters per chunk, 1 to [`CHUNK_FLOATS`]; only tests use fewer. The shard of a sparse
     /// model is one chunk regardless.
     pub chunk_floats: usize,
     /// How gradients and parameters travel; a sparse model's as `f32` only.
     pub wire: WireFormat,
+    /// When the server started, in microseconds since 1970, which incarnations are compared with;
+    /// 0 where they count from 1.
+    pub started_us: u64,
     /// The processes that fill the slots.
     pub roster: RosterConfig,
 }
@@ -111,7 +114,7 @@ pub fn worker_names(workers: usize) -> Vec<String> {
 }
 
 impl ServerConfig {
-    /// The only server of a run without a step limit, a token or a grace period: a lost worker
+    /// The only server of a run without a step limit or a grace period: a lost worker
     /// fails the run at once, and so does a wait of five minutes.
     pub fn new(mode: ModeConfig, workers: usize, total_params: usize) -> Self {
         Self {
@@ -124,17 +127,18 @@ impl ServerConfig {
             on_loss: OnLoss::Fail,
             rejoin_ms: 0,
             stall_ms: 300_000,
-            token: Vec::new(),
             job: JobIdentity::default(),
             layout_digest: [0; 32],
             total_params,
+            width: 1,
             chunk_floats: CHUNK_FLOATS,
             wire: WireFormat::F32,
+            started_us: 0,
             roster: RosterConfig::default(),
         }
     }
 
-    /// The range of the flat parameters that this server holds.
+    /// The range of the flat parameters that this server holds; of a sparse model, of the keys.
     ///
     /// # Panics
     /// If the index is not below the number of servers.
@@ -158,9 +162,9 @@ impl ServerConfig {
         require(self.total_params >= self.servers, "there are fewer parameters than servers")?;
         let chunk_floats = self.chunk_floats;
         require((1..=CHUNK_FLOATS).contains(&chunk_floats), "chunks must hold 1 to 65536")?;
-        require(self.token.len() <= MAX_TOKEN_BYTES, "the token is longer than 256 bytes")?;
         require(self.stop_steps != Some(0), "a run of 0 steps needs no server")?;
         require(self.stall_ms > 0, "a wait needs a limit")?;
+        require((1..=MAX_WIDTH).contains(&self.width), "a key has 1 to 65536 parameters")?;
         let join_bytes = self.roster.join_info.len();
         require(join_bytes <= CONTROL_BYTES, "the join information is longer than 64 KiB")?;
         if let ModeConfig::Sync { quorum } = self.mode {

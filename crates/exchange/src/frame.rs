@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::CHUNK_FLOATS;
 
 /// The version of the protocol. Both ends must have the same.
-pub const PROTOCOL_VERSION: u16 = 8;
+pub const PROTOCOL_VERSION: u16 = 9;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -18,7 +18,7 @@ pub const CHUNK_BYTES: usize = CHUNK_FLOATS * 4;
 /// The longest payload of a frame that carries sparse values or keys: 64 MiB, enough for a batch
 /// that touches [`MAX_KEYS`](crate::MAX_KEYS) parameters of one server.
 pub const SPARSE_BYTES: usize = 64 << 20;
-/// The longest payload of a `Hello`, with the longest token and the longest list of keys.
+/// The longest payload of a `Hello`, with the longest list of keys.
 pub const HELLO_BYTES: usize = 50 * 1024;
 /// The longest payload of any other frame.
 pub const CONTROL_BYTES: usize = 64 * 1024;

@@ -16,10 +16,16 @@ use thiserror::Error;
 
 use crate::SPARSE_BYTES;
 
-/// The most keys that a client may request from one server at a time, so that a frame can hold a
-/// gradient of as many keys and a list of as many more.
-pub const MAX_KEYS: usize = SPARSE_BYTES / 10;
+/// The most keys of one number each that a client may request from one server at a time; see
+/// [`max_keys`].
+pub const MAX_KEYS: usize = max_keys(1);
 const _: () = assert!(max_keys_bytes(MAX_KEYS) + 4 * MAX_KEYS < SPARSE_BYTES);
+
+/// The most keys of `width` numbers each that a client may request from one server at a time, so
+/// that a frame can hold a gradient of as many keys and a list of as many more.
+pub const fn max_keys(width: usize) -> usize {
+    SPARSE_BYTES / (4 * width + 6)
+}
 
 /// Why bytes are not a list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -137,10 +137,9 @@ pub use frame::{
 };
 pub use generation::Generation;
 pub use job_identity::JobIdentity;
-pub use keys::MAX_KEYS;
+pub use keys::{MAX_KEYS, max_keys};
 pub use message::{
-    Hello, MAX_TOKEN_BYTES, MessageError, PeerRole, ProcessName, Refusal, RefuseCode, TaskReport,
-    Welcome,
+    Hello, MessageError, PeerRole, ProcessName, Refusal, RefuseCode, TaskReport, Welcome,
 };
 pub use replica::{
     CompletedPiece, Contributor, GreetError, KnownPart, LentState, PeerFrame, PeerSource,

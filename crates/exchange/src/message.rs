@@ -12,8 +12,6 @@ use crate::{Generation, HELLO_BYTES, JobIdentity, PROTOCOL_VERSION, WireFormat};
 const MAGIC: [u8; 4] = *b"PACE";
 /// A `Hello` has room for the longest list of keys, and what it has besides.
 const _: () = assert!(MAX_JOB_BYTES + 1024 <= HELLO_BYTES);
-/// The longest token, in bytes.
-pub const MAX_TOKEN_BYTES: usize = 256;
 /// The longest list of reports that a client accepts.
 pub(crate) const MAX_REPORTS_BYTES: usize = 64 << 20;
 /// Stands for the server itself in the slot of a report.
@@ -41,11 +39,30 @@ pub enum PeerRole {
     /// A worker of a run without servers, on its connection to another worker. Its `Hello` gives
     /// that worker's slot as the server, and the number of workers as that of servers.
     Replica,
-    /// A process that wants to join the run and knows nothing of it but the token.
+    /// A process that wants to join the run and knows nothing of it but its secret.
     Newcomer,
     /// A process that can fill slots, on its roster connection to server 0. Its `Hello` gives its
     /// index among the processes that the run began with as the slot.
     Process,
+}
+
+impl PeerRole {
+    /// Every role, in the order of their codes.
+    const ALL: [PeerRole; 5] = {
+        use PeerRole::{Evaluator, Newcomer, Process, Replica, Worker};
+        [Worker, Evaluator, Replica, Newcomer, Process]
+    };
+
+    /// The number that stands for the role on the wire.
+    pub fn code(self) -> u8 {
+        match self {
+            PeerRole::Worker => 0,
+            PeerRole::Evaluator => 1,
+            PeerRole::Replica => 2,
+            PeerRole::Newcomer => 3,
+            PeerRole::Process => 4,
+        }
+    }
 }
 
 /// The first frame of a connection: the client's identity, and what it knows of the run.
@@ -71,8 +88,6 @@ pub struct Hello {
     pub servers: u32,
     /// The newest generation of the run that it knows of.
     pub generation: Generation,
-    /// The secret of the run.
-    pub token: Vec<u8>,
     /// The process of this client.
     pub process: ProcessName,
 }
@@ -94,7 +109,6 @@ impl Hello {
             server: 0,
             servers: 0,
             generation: Generation::default(),
-            token: Vec::new(),
             process: ProcessName::default(),
         }
     }
@@ -102,20 +116,13 @@ impl Hello {
     /// The payload of the frame.
     ///
     /// # Panics
-    /// If the token is longer than [`MAX_TOKEN_BYTES`], or the name longer than 64 bytes.
+    /// If the name is longer than 64 bytes.
     pub fn encode(&self) -> Vec<u8> {
-        assert!(self.token.len() <= MAX_TOKEN_BYTES, "the token is too long");
         assert!(self.process.name.len() <= MAX_NAME_BYTES, "the name is too long");
-        let mut bytes = Vec::with_capacity(256 + self.token.len() + self.job.sent_keys().len());
+        let mut bytes = Vec::with_capacity(256 + self.job.sent_keys().len());
         bytes.extend(MAGIC);
         bytes.extend(self.version.to_le_bytes());
-        bytes.push(match self.role {
-            PeerRole::Worker => 0,
-            PeerRole::Evaluator => 1,
-            PeerRole::Replica => 2,
-            PeerRole::Newcomer => 3,
-            PeerRole::Process => 4,
-        });
+        bytes.push(self.role.code());
         bytes.push(self.wire.code());
         bytes.extend(self.slot.to_le_bytes());
         bytes.extend(self.incarnation.to_le_bytes());
@@ -124,8 +131,6 @@ impl Hello {
         bytes.extend(self.server.to_le_bytes());
         bytes.extend(self.servers.to_le_bytes());
         bytes.extend(self.generation.encode());
-        bytes.extend((self.token.len() as u16).to_le_bytes());
-        bytes.extend(&self.token);
         bytes.extend(self.process.id.to_le_bytes());
         bytes.push(self.process.name.len() as u8);
         bytes.extend(self.process.name.as_bytes());
@@ -145,15 +150,9 @@ impl Hello {
         if version != PROTOCOL_VERSION {
             return Err(MessageError::Version(version));
         }
-        let role = match fields.array()? {
-            [0] => PeerRole::Worker,
-            [1] => PeerRole::Evaluator,
-            [2] => PeerRole::Replica,
-            [3] => PeerRole::Newcomer,
-            [4] => PeerRole::Process,
-            _ => return Err(MessageError::Malformed),
-        };
-        let [wire] = fields.array()?;
+        let [role, wire] = fields.array()?;
+        let role = PeerRole::ALL.into_iter().find(|known| known.code() == role);
+        let role = role.ok_or(MessageError::Malformed)?;
         let mut hello = Self {
             version,
             role,
@@ -165,13 +164,6 @@ impl Hello {
             server: u32::from_le_bytes(fields.array()?),
             servers: u32::from_le_bytes(fields.array()?),
             generation: Generation::decode(fields.array()?, fields.array()?),
-            token: {
-                let len = u16::from_le_bytes(fields.array()?) as usize;
-                if len > MAX_TOKEN_BYTES {
-                    return Err(MessageError::Malformed);
-                }
-                fields.take(len)?.to_vec()
-            },
             process: ProcessName {
                 id: u64::from_le_bytes(fields.array()?),
                 name: {
@@ -256,7 +248,7 @@ pub enum RefuseCode {
     WrongJob = 2,
     /// Its parameters are laid out differently.
     WrongLayout = 3,
-    /// It does not know the token.
+    /// It does not know the run's secret.
     WrongToken = 4,
     /// It expects another server, or another number of servers.
     WrongServer = 5,
@@ -268,16 +260,18 @@ pub enum RefuseCode {
     NotNow = 8,
     /// Its gradients and parameters travel in another format.
     WrongWire = 9,
+    /// Its certificate is that of another task, or of another run.
+    WrongCertificate = 10,
 }
 
 impl RefuseCode {
     /// Every code, in the order of their numbers.
     #[rustfmt::skip]
-    pub(crate) const ALL: [RefuseCode; 9] = {
+    pub(crate) const ALL: [RefuseCode; 10] = {
         use RefuseCode::*;
         [
             WrongVersion, WrongJob, WrongLayout, WrongToken, WrongServer, SlotTaken, BadSlot,
-            NotNow, WrongWire,
+            NotNow, WrongWire, WrongCertificate,
         ]
     };
 }
@@ -298,8 +292,13 @@ impl Refusal {
 
     /// Whether another attempt would be refused too: the two sides are of different runs.
     pub fn is_permanent(&self) -> bool {
-        use RefuseCode::{WrongJob, WrongLayout, WrongToken, WrongVersion, WrongWire};
-        matches!(self.code, WrongVersion | WrongJob | WrongLayout | WrongToken | WrongWire)
+        use RefuseCode::*;
+        match self.code {
+            WrongVersion | WrongJob | WrongLayout | WrongToken | WrongWire | WrongCertificate => {
+                true
+            }
+            WrongServer | SlotTaken | BadSlot | NotNow => false,
+        }
     }
 
     /// The payload of the frame.

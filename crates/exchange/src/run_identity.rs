@@ -8,17 +8,14 @@ pub(crate) struct RunIdentity<'a> {
     pub(crate) name: &'a str,
     /// The names of the workers, by slot.
     pub(crate) names: &'a [String],
-    pub(crate) token: &'a [u8],
     pub(crate) wire: WireFormat,
     pub(crate) job: &'a JobIdentity,
     pub(crate) layout_digest: &'a [u8; 32],
 }
 
 impl RunIdentity<'_> {
-    /// Checks what every task of a run must agree on. The token comes first: a stranger learns
-    /// nothing more.
+    /// Checks what every task of a run must agree on.
     pub(crate) fn check(&self, hello: &Hello) -> Result<(), Refusal> {
-        hello.check_token(self.token)?;
         let (here, there) = (self.name, hello.sender(self.names));
         if hello.wire != self.wire {
             let (theirs, ours) = (hello.wire.name(), self.wire.name());
@@ -55,18 +52,4 @@ impl Hello {
             (_, Some(name)) => name.clone(),
         }
     }
-
-    /// Checks the token, which even a newcomer must know.
-    pub(crate) fn check_token(&self, token: &[u8]) -> Result<(), Refusal> {
-        if equal_in_constant_time(&self.token, token) {
-            return Ok(());
-        }
-        Err(Refusal::new(RefuseCode::WrongToken, "the token is not this run's"))
-    }
-}
-
-/// Compares secrets in a time that does not reveal where they differ.
-fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
-    let differences = left.iter().zip(right).fold(0, |sum, (l, r)| sum | (l ^ r));
-    left.len() == right.len() && std::hint::black_box(differences) == 0
 }

@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use paceline_model::{OptimizerState, Table};
+use paceline_model::{OptimizerState, ParamTable};
+
+use crate::{KeysError, decode_keys, max_keys};
 
 /// A shard of the parameters, with the optimizer that changes them.
 pub enum Store {
@@ -22,16 +24,17 @@ impl Store {
     }
 
     /// The shard of a sparse model.
-    pub fn sparse(table: Table) -> Self {
+    pub fn sparse(table: impl Into<ParamTable>) -> Self {
         let (touched, previous, values) = Default::default();
+        let table = table.into();
         Store::Sparse(SparseStore { table, keeps_previous: false, touched, previous, values })
     }
 
-    /// The number of parameters.
+    /// The number of parameters; of a sparse model, of keys.
     pub fn len(&self) -> usize {
         match self {
             Store::Dense(dense) => dense.params.len(),
-            Store::Sparse(sparse) => sparse.table.range().len(),
+            Store::Sparse(sparse) => sparse.table.keys().len(),
         }
     }
 
@@ -100,7 +103,7 @@ impl DenseStore {
 
 /// See [`Store::Sparse`].
 pub struct SparseStore {
-    table: Table,
+    table: ParamTable,
     keeps_previous: bool,
     /// The keys that the last update touched, and their values before it.
     touched: Vec<u32>,
@@ -111,14 +114,24 @@ pub struct SparseStore {
 
 impl SparseStore {
     /// The table.
-    pub fn table(&self) -> &Table {
+    pub fn table(&self) -> &ParamTable {
         &self.table
     }
 
     /// The range of the keys, which count over all servers.
     pub(crate) fn bounds(&self) -> Range<u64> {
-        let Range { start, end } = self.table.range();
+        let Range { start, end } = self.table.keys();
         start as u64..end as u64
+    }
+
+    /// Replaces `keys` with the decoded ones: keys of this shard, and not more of them than fit a
+    /// frame with their values.
+    pub(crate) fn decode_keys(&self, bytes: &[u8], keys: &mut Vec<u32>) -> Result<(), KeysError> {
+        decode_keys(self.bounds(), bytes, keys)?;
+        if keys.len() > max_keys(self.table.width()) {
+            return Err(KeysError::TooMany);
+        }
+        Ok(())
     }
 
     /// Applies a gradient to some keys, as update number `version`.
@@ -126,7 +139,7 @@ impl SparseStore {
         if self.keeps_previous {
             self.touched.clear();
             self.touched.extend_from_slice(keys);
-            self.previous.resize(keys.len(), 0.0);
+            self.previous.resize(keys.len() * self.table.width(), 0.0);
             self.table.read(keys, &mut self.previous);
         }
         self.table.update(version, keys, gradient);
@@ -138,17 +151,25 @@ impl SparseStore {
     /// rate of FTRL, changes all others too. A process that requests previous values computes the
     /// same batch as the update, so it requests no other keys.
     pub(crate) fn values(&mut self, keys: &[u32], previous: bool) -> &[f32] {
-        self.values.resize(keys.len(), 0.0);
+        let width = self.table.width();
+        self.values.resize(keys.len() * width, 0.0);
         self.table.read(keys, &mut self.values);
         if previous {
-            let mut touched = self.touched.iter().zip(&self.previous).peekable();
-            for (key, value) in keys.iter().zip(&mut self.values) {
+            let mut touched = self.touched.iter().zip(self.previous.chunks_exact(width)).peekable();
+            for (key, values) in keys.iter().zip(self.values.chunks_exact_mut(width)) {
                 while touched.next_if(|(touched, _)| *touched < key).is_some() {}
                 if let Some((_, old)) = touched.next_if(|(touched, _)| *touched == key) {
-                    *value = *old;
+                    values.copy_from_slice(old);
                 }
             }
         }
+        &self.values
+    }
+
+    /// The present values of some keys, and zeros for those that no gradient has touched.
+    pub(crate) fn known_values(&mut self, keys: &[u32]) -> &[f32] {
+        self.values.resize(keys.len() * self.table.width(), 0.0);
+        self.table.read_known(keys, &mut self.values);
         &self.values
     }
 }

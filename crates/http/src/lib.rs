@@ -49,7 +49,7 @@ mod stream_writer;
 
 pub use guard::{Guard, bind};
 pub use limits::Limits;
-pub use request::{Method, Request};
+pub use request::{Method, Request, RequestError};
 pub use response::Response;
 pub use server::HttpServer;
 pub use stream_writer::StreamWriter;

@@ -33,9 +33,11 @@ pub struct Request {
 
 /// Why the server refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RequestError {
-    pub(crate) status: u16,
-    pub(crate) message: &'static str,
+pub struct RequestError {
+    /// The status of the response.
+    pub status: u16,
+    /// What is wrong with the request.
+    pub message: &'static str,
 }
 
 impl RequestError {
@@ -46,7 +48,10 @@ impl RequestError {
 
 impl Request {
     /// Parses a head, given without the empty line that ends it.
-    pub(crate) fn parse(head: &[u8]) -> Result<Self, RequestError> {
+    ///
+    /// # Errors
+    /// If it is not a request that the server answers.
+    pub fn parse(head: &[u8]) -> Result<Self, RequestError> {
         let refuse = RequestError::new;
         let head =
             std::str::from_utf8(head).map_err(|_| refuse(400, "the request is not UTF-8"))?;

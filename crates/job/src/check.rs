@@ -11,7 +11,7 @@ use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BatchSize, JobBatches, ModeKind};
 use paceline_record::SampleSpacing;
 
-use super::plan::{ClusterPlan, DataPlan, ModelKind, Plan};
+use super::plan::{ClusterPlan, DataPlan, ModelKind, Plan, TlsPlan};
 use super::problem::{Problem, Problems, remove_duplicates};
 use super::raw::RawJob;
 
@@ -161,9 +161,10 @@ impl JobChecker<'_> {
             "auc" => TestMetric::Auc,
             _ => TestMetric::Loss,
         };
-        if metric == TestMetric::Auc && !matches!(model, ModelKind::Logistic { .. }) {
+        if metric == TestMetric::Auc && !model.takes_rows() {
             let message = format!(
-                "is \"auc\", which logistic regression has and {} has not; use loss or accuracy",
+                "is \"auc\", which logistic regression and factorization machines have and {} has \
+                 not; use loss or accuracy",
                 model.name()
             );
             self.problems.push(self.job.problem("train.metric", message));
@@ -260,12 +261,33 @@ impl JobChecker<'_> {
             stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
             files_port: self.optional("cluster.files_port", Self::whole).map(|port| port as u16),
             token_file: self.optional("cluster.token_file", Self::path),
+            tls: self.tls(),
             factors: match self.text("cluster.factors").as_str() {
                 "always" => FactorChoice::Always,
                 "never" => FactorChoice::Never,
                 _ => FactorChoice::Auto,
             },
             emulate: self.emulate(mode, servers),
+        }
+    }
+
+    /// How connections are encrypted. All three files are needed, or none.
+    fn tls(&mut self) -> Option<TlsPlan> {
+        if self.optional("cluster.tls.from", Self::text).as_deref() == Some("run") {
+            return Some(TlsPlan::Run);
+        }
+        let names = ["cluster.tls.ca", "cluster.tls.cert", "cluster.tls.key"];
+        match names.map(|name| self.optional(name, Self::path)) {
+            [Some(ca), Some(cert), Some(key)] => Some(TlsPlan::Files { ca, cert, key }),
+            files => {
+                let given = names.iter().zip(&files).find(|(_, file)| file.is_some());
+                let missing = names.iter().zip(&files).find(|(_, file)| file.is_none());
+                if let (Some((given, _)), Some((missing, _))) = (given, missing) {
+                    let message = format!("needs {missing} as well: set ca, cert and key");
+                    self.problems.push(self.job.problem(given, message));
+                }
+                None
+            }
         }
     }
 
@@ -307,7 +329,7 @@ impl JobChecker<'_> {
     fn check_mirrored(&mut self, model: &ModelKind) {
         if model.is_sparse() {
             let message = "is \"mirrored\", which updates every parameter at every step; use async \
-                           or sync for a sparse model, or set model.dense = true";
+                           or sync for a sparse model, or logistic with model.dense = true";
             self.problems.push(self.job.problem("cluster.mode", message));
         }
         if self.text("cluster.on_worker_loss") == "continue" {

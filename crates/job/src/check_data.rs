@@ -9,6 +9,7 @@ use paceline_data::{HoldOut, IndexBase, OnBad, SparseKind, SparseSpec};
 use paceline_table::{FormatChoice, TableSpec};
 
 use super::check::JobChecker;
+use super::model_keys::{SPARSE, WITH_FIELDS};
 use super::plan::{DataKind, ValidationPlan};
 use super::value::JobValue;
 
@@ -30,6 +31,7 @@ impl JobChecker<'_> {
         let path = self.optional("data.path", Self::path);
         let rows = match kind.as_str() {
             "libsvm" => Some(SparseKind::Libsvm),
+            "libffm" => Some(SparseKind::Libffm),
             "tfrecord" => Some(SparseKind::TfRecord),
             "criteo" => Some(SparseKind::Criteo),
             "clicks" => Some(SparseKind::Clicks),
@@ -41,7 +43,8 @@ impl JobChecker<'_> {
         {
             let mut spec = self.rows(kind, path);
             // Only a dense model takes more than two classes.
-            if kind == SparseKind::Libsvm && self.job.word("model.kind") != "logistic" {
+            let is_sparse = SPARSE.contains(&self.job.word("model.kind").as_str());
+            if kind == SparseKind::Libsvm && !is_sparse {
                 spec.labels = LabelRule::Classes;
                 return DataKind::DenseRows(spec);
             }
@@ -73,6 +76,11 @@ impl JobChecker<'_> {
         }
     }
 
+    /// Whether the model needs to know the fields of a row's features.
+    fn uses_fields(&self) -> bool {
+        WITH_FIELDS.contains(&self.job.word("model.kind").as_str())
+    }
+
     fn rows(&mut self, kind: SparseKind, path: Option<PathBuf>) -> SparseSpec {
         let is_generated = kind == SparseKind::Clicks;
         let default_features =
@@ -82,6 +90,8 @@ impl JobChecker<'_> {
             path,
             test_path: self.test_path(),
             features: self.optional("data.features", count).or(default_features),
+            interactions: self.number("data.interactions"),
+            with_fields: self.uses_fields(),
             on_bad: self.on_bad(),
             index_base: match self.text("data.index_base").as_str() {
                 "zero" => IndexBase::Zero,
@@ -144,7 +154,7 @@ impl JobChecker<'_> {
                  rows; set data.index_base = \"zero\" or \"one\""
                     .to_owned(),
             ),
-            "libsvm" | "tfrecord" | "criteo" => None,
+            "libsvm" | "libffm" | "tfrecord" | "criteo" => None,
             kind => Some(format!("is a path, but data.kind is {kind:?}; set a share, such as 0.1")),
         };
         self.problems.extend(complaint.map(|complaint| self.job.problem(key, complaint)));
@@ -171,6 +181,7 @@ impl JobChecker<'_> {
             columns: self.columns(),
             crosses: self.crosses(),
             bits: self.whole("data.bits") as u32,
+            with_fields: self.uses_fields(),
             on_bad: self.on_bad(),
             hold_out: self.optional("data.hold_out", count),
             split: self.split(),

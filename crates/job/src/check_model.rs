@@ -3,12 +3,14 @@
 use paceline_model::{Initialisation, Layer, LayerKind, Windows};
 
 use super::check::JobChecker;
+use super::factor_plan::FactorPlan;
 use super::layer_keys::CLASSES;
 use super::layer_path::LAYERS;
+use super::model_keys::{CACHED_ROWS, NO_FIELDS, SPARSE, WITH_FIELDS};
 use super::network_plan::{NetworkPlan, PlannedLayer};
 use super::plan::ModelKind;
 use super::problem::Problem;
-use super::schema::{CACHED_ROWS, DATA_KINDS, ROWS};
+use super::schema::{DATA_KINDS, ROWS};
 
 /// Kinds of layers that other systems have, and what to do here.
 const OTHER_KINDS: [(&str, &str); 5] = [
@@ -33,6 +35,10 @@ impl JobChecker<'_> {
         };
         match kind.as_str() {
             "logistic" => ModelKind::Logistic { dense: self.flag("model.dense") },
+            "fm" => self.factors("fm"),
+            "ffm" => self.factors("ffm"),
+            "deepfm" => self.factors("deepfm"),
+            "wide-deep" => self.factors("wide-deep"),
             "lenet" => ModelKind::Network(NetworkPlan::lenet(init)),
             "alexnet" => ModelKind::Network(NetworkPlan::alexnet(init, dropout)),
             NetworkPlan::OWN => ModelKind::Network(NetworkPlan::of_layers(self.layers(), init)),
@@ -40,12 +46,20 @@ impl JobChecker<'_> {
         }
     }
 
+    fn factors(&mut self, name: &'static str) -> ModelKind {
+        let (rank, hidden) = (self.whole("model.rank") as usize, self.sizes("model.hidden"));
+        ModelKind::Factors(FactorPlan { name, rank, hidden })
+    }
+
     /// Checks that the model can train on the data.
     fn check_fit(&mut self, model: &str) {
         let data = self.job.word("data.kind");
         let is_dense = self.job.entries.contains_key("data.inputs");
         let fits = |data: &str| match model {
-            "logistic" => CACHED_ROWS.contains(&data) && !is_dense,
+            _ if WITH_FIELDS.contains(&model) => {
+                CACHED_ROWS.contains(&data) && !NO_FIELDS.contains(&data)
+            }
+            _ if SPARSE.contains(&model) => CACHED_ROWS.contains(&data) && !is_dense,
             "lenet" => ["digits", "mnist", "fashion-mnist"].contains(&data),
             "alexnet" => ["fake-images", "images"].contains(&data),
             // LIBSVM rows with few features are vectors, too.

@@ -1,7 +1,7 @@
 //! Checks of `[train.optimizer]`.
 
 use paceline_model::{
-    AdaGrad, Adam, Ftrl, GroupSettings, Momentum, OptimizerSpec, Schedule, Sgd, Table,
+    AdaGrad, Adam, Ftrl, GroupSettings, Momentum, OptimizerSpec, ParamTable, Schedule, Sgd,
 };
 
 use super::check::JobChecker;
@@ -37,7 +37,9 @@ impl JobChecker<'_> {
             self.penalise(&mut weights, l1, l2);
         }
         let spec = spec.groups(weights, biases);
-        if let Some(message) = model.is_sparse().then(|| Table::supports(&spec).err()).flatten() {
+        let width = if model.factors().is_some() { 2 } else { 1 };
+        let unsupported = || ParamTable::supports(&spec, width).err();
+        if let Some(message) = model.is_sparse().then(unsupported).flatten() {
             let problem =
                 self.job.problem("train.optimizer.kind", format!("cannot be used: {message}"));
             self.problems.push(problem);

@@ -9,12 +9,14 @@ const MODE: &str = "cluster.mode";
 const SHARED: &[&str] = &["async", "sync", "bounded", "mirrored"];
 /// The modes with servers.
 const WITH_SERVERS: &[&str] = &["async", "sync", "bounded"];
+/// The section of certificates, which may also be a word.
+pub(super) const TLS: &str = "cluster.tls";
 /// The models that have dense layers.
 const NETWORKS: &[&str] = &["lenet", "alexnet", "network"];
 
 /// Every key of the section.
 pub(super) fn cluster_keys() -> Vec<KeySpec> {
-    [sharing(), mirrored(), emulate()].into_iter().flatten().collect()
+    [sharing(), mirrored(), tls(), emulate()].into_iter().flatten().collect()
 }
 
 fn sharing() -> Vec<KeySpec> {
@@ -107,6 +109,26 @@ fn cluster_timeouts() -> Vec<KeySpec> {
             "how long a step may wait for another task",
         )
         .with(MODE, SHARED),
+    ]
+}
+
+fn tls() -> Vec<KeySpec> {
+    let how = "which certificates encrypt the connections between tasks, if `tls.ca` names none: \
+                 \"run\" those that the local launcher makes for the run, \"off\" none, so that \
+                 changes are noticed but bytes can be read. `tls = \"run\"` is short for it";
+    let ca = "certificate of the authority that signed those of all tasks (`paceline keys make`)";
+    let cert = "this task's certificate; `{task}` stands for its name, such as worker-3";
+    let key = "the key of this task's certificate; `{task}` stands for its name";
+    let at = |name: &str, help: &'static str| {
+        optional(&format!("{TLS}.{name}"), ValueKind::Path, help).with(MODE, SHARED)
+    };
+    vec![
+        optional(&format!("{TLS}.from"), ValueKind::Word(&["off", "run"]), how)
+            .with(MODE, SHARED)
+            .when(KeyCondition::NotSet("cluster.tls.ca")),
+        at("ca", ca),
+        at("cert", cert),
+        at("key", key),
     ]
 }
 

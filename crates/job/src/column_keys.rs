@@ -50,7 +50,7 @@ pub(super) fn column_keys() -> Vec<KeySpec> {
 }
 
 /// The keys of `[data]` that only tables have.
-pub(super) fn table_keys(kind: &str, model: &str) -> Vec<KeySpec> {
+pub(super) fn table_keys(kind: &str, model: &str, sparse: &'static [&'static str]) -> Vec<KeySpec> {
     let table: &[&str] = &["table"];
     let header = "whether the first line of every file names the columns; found out by default";
     let delimiter = "character between two fields; found out by default";
@@ -62,9 +62,7 @@ pub(super) fn table_keys(kind: &str, model: &str) -> Vec<KeySpec> {
         optional("data.header", ValueKind::Flag, header).with(kind, table),
         optional("data.delimiter", delimiters, delimiter).with(kind, table),
         key("data.quotes", ValueKind::Flag, "true", quotes).with(kind, table),
-        key("data.bits", BITS, "10", bits)
-            .default_when("18", &[(model, &["logistic"])])
-            .with(kind, table),
+        key("data.bits", BITS, "10", bits).default_when("18", &[(model, sparse)]).with(kind, table),
         optional("data.cross", ValueKind::TextLists, cross).with(kind, table),
     ]
 }

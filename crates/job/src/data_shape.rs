@@ -9,30 +9,34 @@ pub struct DataShape {
     pub planes: [usize; 3],
     /// Number of classes.
     pub classes: usize,
+    /// Number of fields of sparse rows; 0 if they are not stored.
+    pub fields: usize,
 }
 
 impl DataShape {
+    /// The shape of examples without fields.
+    pub fn new(planes: [usize; 3], classes: usize) -> Self {
+        Self { planes, classes, fields: 0 }
+    }
+
     /// Number of values of an example.
     pub fn inputs(&self) -> usize {
         self.planes.iter().product()
     }
 
     /// The shape of sparse rows.
-    pub fn of_rows(features: usize) -> Self {
-        Self { planes: [1, 1, features], classes: 2 }
+    pub fn of_rows(features: usize, fields: usize) -> Self {
+        Self { planes: [1, 1, features], classes: 2, fields }
     }
 }
 
 /// The shape of loaded data.
 pub fn shape_of(data: &TrainingData) -> DataShape {
     match data {
-        TrainingData::Images(set) => DataShape {
-            planes: [1, set.train.rows(), set.train.cols()],
-            classes: set.train.classes(),
-        },
-        TrainingData::Examples(set) => {
-            DataShape { planes: set.train.shape(), classes: set.train.classes() }
+        TrainingData::Images(set) => {
+            DataShape::new([1, set.train.rows(), set.train.cols()], set.train.classes())
         }
-        TrainingData::Rows(set) => DataShape::of_rows(set.train.features()),
+        TrainingData::Examples(set) => DataShape::new(set.train.shape(), set.train.classes()),
+        TrainingData::Rows(set) => DataShape::of_rows(set.train.features(), set.train.fields()),
     }
 }

@@ -45,6 +45,7 @@ fn input_kind(plan: &Plan, data: &TrainingData, shape: DataShape) -> InputKind {
             SparseKind::Libsvm => {
                 InputKind::Libsvm { features, first_index: set.train.first_index() }
             }
+            SparseKind::Libffm => InputKind::Libffm { features },
             SparseKind::TfRecord => {
                 let FeatureNames { label, index, value } = spec.feature_names.clone();
                 InputKind::TfRecord { features, names: RowNames { label, index, value } }
@@ -98,6 +99,7 @@ fn form(kind: &ModelKind, shape: DataShape) -> ModelForm {
     match kind {
         ModelKind::Softmax => ModelForm::Softmax { inputs: shape.inputs(), classes: shape.classes },
         ModelKind::Logistic { .. } => ModelForm::Logistic { features: shape.inputs() },
+        ModelKind::Factors(factors) => factors.form(shape).into(),
         ModelKind::Network(plan) => {
             let architecture = plan.architecture(shape.planes, shape.classes);
             let layers = architecture.iter().flat_map(|network| network.layers());

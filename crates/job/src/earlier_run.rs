@@ -1,6 +1,7 @@
 //! What a directory holds of an earlier start of a job's run.
 
-use std::path::Path;
+use std::iter;
+use std::path::{Path, PathBuf};
 
 use paceline_engine::checkpoint::CheckpointDir;
 use paceline_place::AgreedRun;
@@ -35,9 +36,7 @@ impl EarlierRun {
     /// one that is finished or can continue. Otherwise a new one in the first that is free: the
     /// scheduler's job may train several.
     pub fn own_or_free(dir: &Path, job: &RawJob, is_over: impl Fn(&Path) -> bool) -> AgreedRun {
-        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let numbered = (2..).map(|number: u32| dir.with_file_name(format!("{name}-{number}")));
-        for dir in std::iter::once(dir.to_owned()).chain(numbered) {
+        for dir in numbered(dir) {
             if !dir.join(files::JOB).exists() {
                 return AgreedRun { dir, checkpoint: None, is_finished: false };
             }
@@ -49,4 +48,21 @@ impl EarlierRun {
         }
         unreachable!("some number is free")
     }
+
+    /// A new run in this directory, or in the first with a number behind its name that is free.
+    pub fn free(dir: &Path) -> AgreedRun {
+        let is_free = |dir: &PathBuf| !dir.join(files::JOB).exists();
+        let dir = numbered(dir).find(is_free);
+        let dir = dir.unwrap_or_else(|| unreachable!("some number is free"));
+        AgreedRun { dir, checkpoint: None, is_finished: false }
+    }
+}
+
+/// This directory, and then those with a number behind its name, from 2.
+fn numbered(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let dir = dir.to_owned();
+    let others = dir.clone();
+    let numbered = (2..).map(move |number: u32| others.with_file_name(format!("{name}-{number}")));
+    iter::once(dir).chain(numbered)
 }

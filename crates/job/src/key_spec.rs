@@ -79,6 +79,8 @@ pub(super) enum ValueKind {
     Flag,
     /// A list of finite numbers from 0 up.
     Weights,
+    /// A list of whole numbers from 1 up to this one.
+    Sizes { max: u64 },
     /// A number above 0 and at most 1.
     Share,
     /// A number above 0 and below 1, or a file or directory.
@@ -115,6 +117,7 @@ impl ValueKind {
             ValueKind::Address => "HOST:PORT".into(),
             ValueKind::Flag => "true or false".into(),
             ValueKind::Weights => "a list of numbers from 0 up".into(),
+            ValueKind::Sizes { max } => format!("a list of whole numbers from 1 to {max}"),
             ValueKind::Share => "a number above 0, at most 1".into(),
             ValueKind::ShareOrPath => "a number between 0 and 1, or a path".into(),
             ValueKind::Rate => {
@@ -130,7 +133,8 @@ impl ValueKind {
 impl ValueKind {
     /// Whether the value is a list.
     pub(super) fn takes_list(self) -> bool {
-        matches!(self, ValueKind::Weights | ValueKind::Texts | ValueKind::TextLists)
+        use ValueKind::{Sizes, TextLists, Texts, Weights};
+        matches!(self, Weights | Sizes { .. } | Texts | TextLists)
     }
 
     /// What was probably meant by a value that is not accepted, as the end of a sentence.

@@ -18,6 +18,7 @@ use paceline_place::EmulateSettings;
 use paceline_record::SampleSpacing;
 use paceline_table::TableSpec;
 
+use super::factor_plan::FactorPlan;
 use super::network_plan::NetworkPlan;
 
 /// A checked job: every value is in range and every required key is set.
@@ -84,7 +85,7 @@ impl Plan {
             _ => processes,
         };
         match self.model {
-            ModelKind::Logistic { .. } => Threads::Fixed(1),
+            ModelKind::Logistic { .. } | ModelKind::Factors(_) => Threads::Fixed(1),
             ModelKind::Softmax if self.batch < SOFTMAX_SHARED => Threads::Fixed(1),
             ModelKind::Softmax | ModelKind::Network(_) => Threads::Share { processes },
         }
@@ -139,6 +140,8 @@ pub enum ModelKind {
         /// Whether every step updates every parameter, not only those that a batch touches.
         dense: bool,
     },
+    /// A model over sparse rows that has vectors of features.
+    Factors(FactorPlan),
     /// A network: LeNet-5, AlexNet, or layers of the job file.
     Network(NetworkPlan),
 }
@@ -149,13 +152,24 @@ impl ModelKind {
         match self {
             ModelKind::Softmax => "softmax",
             ModelKind::Logistic { .. } => "logistic",
+            ModelKind::Factors(factors) => factors.name,
             ModelKind::Network(network) => network.name,
         }
     }
 
     /// Whether a step updates only the parameters that a batch touches.
     pub fn is_sparse(&self) -> bool {
-        *self == ModelKind::Logistic { dense: false }
+        matches!(self, ModelKind::Logistic { dense: false } | ModelKind::Factors(_))
+    }
+
+    /// Whether the model takes sparse rows, of two classes.
+    pub fn takes_rows(&self) -> bool {
+        matches!(self, ModelKind::Logistic { .. } | ModelKind::Factors(_))
+    }
+
+    /// The vectors of features, if the model has them.
+    pub fn factors(&self) -> Option<&FactorPlan> {
+        if let ModelKind::Factors(factors) = self { Some(factors) } else { None }
     }
 }
 
@@ -191,10 +205,28 @@ pub struct ClusterPlan {
     pub files_port: Option<u16>,
     /// The file with the secret that all tasks share.
     pub token_file: Option<PathBuf>,
+    /// How connections between tasks are encrypted, if they are.
+    pub tls: Option<TlsPlan>,
     /// In `mirrored`: which gradients travel as factors.
     pub factors: FactorChoice,
     /// The hosts that the local launcher emulates, if any.
     pub emulate: Option<EmulateSettings>,
+}
+
+/// How connections between tasks are encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsPlan {
+    /// With certificates that the local launcher makes for the run.
+    Run,
+    /// With certificates in files. In the paths of the last two, `{task}` stands for the task.
+    Files {
+        /// The certificate of the authority that signed those of all tasks.
+        ca: PathBuf,
+        /// A task's certificate.
+        cert: PathBuf,
+        /// Its key.
+        key: PathBuf,
+    },
 }
 
 impl ClusterPlan {
@@ -233,7 +265,7 @@ pub enum ValidationPlan {
 }
 
 /// A data set, with what is needed to read or generate it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum DataKind {
     /// Generated handwritten-like digits.
     Digits {

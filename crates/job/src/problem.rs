@@ -74,7 +74,13 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.message)
+        match &self.origin {
+            // A default is nothing that the user can look up.
+            SettingOrigin::Derived { .. } | SettingOrigin::Default | SettingOrigin::BuiltIn => {
+                write!(f, "{} ({})", self.message, self.origin)
+            }
+            origin => write!(f, "{origin}: {}", self.message),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use paceline_place::PlacementRule;
 use paceline_record::names::LIBRARY_KEY;
 use toml::de::{DeTable, DeValue};
 
+use super::cluster_keys::TLS;
 use super::column_path::{split_column, with_quoted_column};
 use super::layer_path::{LAYERS, at_place, pattern_of, place_of};
 use super::problem::{Problem, Problems, SettingOrigin};
@@ -234,6 +235,10 @@ impl RawJob {
             // `age = "number"` is short for `age = { as = "number" }`.
             return self.insert(&format!("{path}.as"), value, origin, at);
         }
+        if path == TLS && !matches!(value, DeValue::Table(_)) {
+            // `tls = "run"` is short for `tls = { from = "run" }`.
+            return self.insert(&format!("{TLS}.from"), value, origin, at);
+        }
         let key = find_key(path);
         let known = key.is_some();
         let below = format!("{}.", pattern_of(path));
@@ -247,7 +252,8 @@ impl RawJob {
             DeValue::Table(table) if section => return self.flatten(path, table, origin),
             other if section => {
                 let found = described(other.type_str());
-                return complain(format!("is a section of keys, not {found}"));
+                let remedy = member_for(path, other);
+                return complain(format!("is a section of keys, not {found}{remedy}"));
             }
             DeValue::Table(_) if !known => {
                 return complain(format!("is not a section{}", suggestion(path, sections())));
@@ -291,6 +297,21 @@ fn saved_default(line: &str) -> Option<String> {
     is_default.then(|| comment.to_owned())
 }
 
+/// How to set the key of a section that a value was probably meant for, as the end of a sentence.
+fn member_for(section: &str, value: &DeValue<'_>) -> String {
+    let kind = format!("{section}.kind");
+    let member = match value {
+        DeValue::String(_) if find_key(&kind).is_some() => kind,
+        DeValue::Integer(_) if section == "train.stop" => "train.stop.epochs".to_owned(),
+        _ => return String::new(),
+    };
+    match JobValue::from_toml(value) {
+        Ok(JobValue::Text(word)) => format!("; set {member}={word}"),
+        Ok(value) => format!("; set {member}={value}"),
+        Err(_) => String::new(),
+    }
+}
+
 /// Every section, and the sections that contain them.
 fn sections() -> impl Iterator<Item = &'static str> {
     KEYS.iter().flat_map(|key| key.path.match_indices('.').map(|(at, _)| &key.path[..at]))
@@ -306,7 +327,9 @@ fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
     let likeness = |name: &str| {
         // The right name in the wrong section is more likely than a typing error.
         let same_name = if last(name) == last(path) { 0.5 } else { 0.0 };
-        strsim::normalized_damerau_levenshtein(name, path) + same_name
+        // A key of a list's items is rarely meant by one that names no list.
+        let in_list = if name.contains('#') && !path.contains('#') { 0.25 } else { 0.0 };
+        strsim::normalized_damerau_levenshtein(name, path) + same_name - in_list
     };
     // Of equals the first, which is nearer to the top.
     let nearest = known

@@ -1,5 +1,6 @@
 //! The job with every default filled in. Runs, `paceline explain` and the job's digest use it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use paceline_engine::JobIdentity;
@@ -24,6 +25,21 @@ const STANDARD_INPUT: &str = "-";
 const TABLE_ENDINGS: [&str; 3] = [".csv", ".tsv", ".parquet"];
 /// The stop condition of a job that sets none.
 const DEFAULT_EPOCHS: &str = "6";
+
+/// A file or directory that a job names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileKey {
+    /// The key that names it.
+    pub key: String,
+    /// Its path, which is absolute unless it is the address of an object store.
+    pub path: PathBuf,
+}
+
+impl fmt::Display for FileKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.key, self.path.display())
+    }
+}
 
 impl RawJob {
     /// The job as it will be run: every key that applies, with its origin as a comment.
@@ -88,6 +104,24 @@ impl RawJob {
         };
         let shared = resolved.used_keys().into_iter().filter(is_shared);
         shared.map(|UsedKey { path, entry, .. }| format!("{path} = {}", entry.value)).collect()
+    }
+
+    /// The files and directories that the job names.
+    pub fn file_keys(&self) -> Vec<FileKey> {
+        let resolved = self.resolve();
+        let file = |used: UsedKey<'_>| {
+            let names_file = matches!(
+                used.key.kind,
+                ValueKind::Path | ValueKind::ShareOrPath | ValueKind::Storage
+            );
+            match &used.entry.value {
+                JobValue::Text(text) if names_file => {
+                    Some(FileKey { key: used.path.to_string(), path: text.into() })
+                }
+                _ => None,
+            }
+        };
+        resolved.used_keys().into_iter().filter_map(file).collect()
     }
 
     /// Whether another job trains the same in the same way: all keys but the name are equal.
@@ -255,6 +289,18 @@ impl RawJob {
             self.default_to("cluster.servers", &servers.to_string(), why.clone());
             self.default_to("cluster.layout", "\"dedicated\"", why);
         }
+    }
+
+    /// Whether the job leaves the model to a default.
+    pub fn leaves_model_open(&self) -> bool {
+        let is_set = self.entries.get("model.kind").is_some_and(JobEntry::is_set);
+        !is_set && self.first_layer_entry().is_none()
+    }
+
+    /// Makes softmax regression the default, for a table whose label has more than two classes.
+    pub fn default_to_softmax(&mut self, label: &str, classes: usize) {
+        let why = format!("the label {label:?} has {classes} classes");
+        self.fill("model.kind", "\"softmax\"", SettingOrigin::Derived { why });
     }
 
     /// Holds out the examples that an earlier run with the job `earlier` held out, if that run is

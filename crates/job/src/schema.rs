@@ -11,7 +11,9 @@ use super::column_keys::{column_keys, table_keys};
 use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind, key, optional};
 use super::layer_keys::layer_keys;
-use super::layer_path::{LAYERS, pattern_of};
+use super::layer_path::pattern_of;
+use super::model_keys::{CACHED_ROWS, FACTORS, MODEL, PICTURES, SPARSE, model_keys};
+use super::schedule_keys::optimizer_groups;
 
 /// Counts that fit in 32 bits.
 const COUNT: ValueKind = ValueKind::Whole { min: 1, max: u32::MAX as u64 };
@@ -22,6 +24,7 @@ pub(super) const DATA_KINDS: &[&str] = &[
     "fashion-mnist",
     "clicks",
     "libsvm",
+    "libffm",
     "tfrecord",
     "criteo",
     "table",
@@ -30,23 +33,18 @@ pub(super) const DATA_KINDS: &[&str] = &[
     "images",
 ];
 /// The kinds that are sparse rows.
-pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo"];
-/// The kinds that are cached as sparse rows. Tables feed dense models, too.
-pub(super) const CACHED_ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo", "table"];
+pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "libffm", "tfrecord", "criteo"];
 /// The kinds that have a test set of their own in `data.test_path`.
-const TEST_FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "numpy"];
+const TEST_FILES: &[&str] = &["libsvm", "libffm", "tfrecord", "criteo", "table", "numpy"];
 /// The kinds of which `data.test` may hold out a share.
-const SHARED_FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "images"];
+const SHARED_FILES: &[&str] = &["libsvm", "libffm", "tfrecord", "criteo", "table", "images"];
 /// The kinds whose arrays or features have names.
 const NAMED: &[&str] = &["numpy", "tfrecord"];
 /// All kinds that are read from files one example at a time.
-pub(super) const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "numpy", "images"];
-/// The key that most defaults depend on.
-const MODEL: &str = "model.kind";
+pub(super) const FILES: &[&str] =
+    &["libsvm", "libffm", "tfrecord", "criteo", "table", "numpy", "images"];
 /// The key that the defaults of an optimizer depend on.
 const OPTIMIZER: &str = "train.optimizer.kind";
-/// The kinds of colour pictures.
-const PICTURES: &[&str] = &["images", "fake-images"];
 /// Counts of steps, which may be large.
 const STEPS: ValueKind = ValueKind::Whole { min: 1, max: i64::MAX as u64 };
 
@@ -56,7 +54,7 @@ const STEPS_FROM_0: ValueKind = ValueKind::Whole { min: 0, max: i64::MAX as u64 
 /// Every key. Keys of a section are adjacent; sections are in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<KeySpec>> = LazyLock::new(|| {
     let about_data =
-        [top(), model(), layer_keys(), data(), data_names(), data_sets(), column_keys()];
+        [top(), model_keys(), layer_keys(), data(), data_names(), data_sets(), column_keys()];
     let about_training = [train(), stop(), evaluate(), optimizer()];
     let about_runs = [cluster_keys(), checkpoint_keys(), observe()];
     about_data.into_iter().chain(about_training).chain(about_runs).flatten().collect()
@@ -75,34 +73,12 @@ fn top() -> Vec<KeySpec> {
     ]
 }
 
-fn model() -> Vec<KeySpec> {
-    let kind = "data.kind";
-    let models = ValueKind::Word(&["softmax", "logistic", "lenet", "alexnet", "network"]);
-    let networks: &[&str] = &["lenet", "alexnet", "network"];
-    let init = "how the initial weights are spread (docs/models.md)";
-    let inits = ValueKind::Word(&["glorot", "he", "pytorch"]);
-    let dense = "update every parameter at every step, not only those that a batch touches";
-    vec![
-        key(MODEL, models, "\"softmax\"", "model to train")
-            .default_when("\"network\"", &[(LAYERS, &[])])
-            .default_when("\"softmax\"", &[("data.inputs", &[])])
-            .default_when("\"logistic\"", &[(kind, CACHED_ROWS)])
-            .default_when("\"alexnet\"", &[(kind, PICTURES)]),
-        key("model.init", inits, "\"glorot\"", init).with(MODEL, networks),
-        key(
-            "model.dropout",
-            ValueKind::Fraction,
-            "0.5",
-            "fraction of values that dropout sets to zero",
-        )
-        .with(MODEL, &["alexnet"]),
-        key("model.dense", ValueKind::Flag, "false", dense).with(MODEL, &["logistic"]),
-    ]
-}
-
 fn data() -> Vec<KeySpec> {
     let kind = "data.kind";
-    [data_source(kind), data_use(kind), table_keys(kind, MODEL)].into_iter().flatten().collect()
+    [data_source(kind), data_use(kind), table_keys(kind, MODEL, SPARSE)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Where examples come from.
@@ -113,13 +89,25 @@ fn data_source(kind: &str) -> Vec<KeySpec> {
     let path = "directory of the four IDX files, plain or gzip, by default the cache; file, \
                  directory or pattern of rows or tables; .npz file, .npy file or directory of .npy \
                  files; directory or list of pictures";
+    let interactions = "share of the variance of the generated scores that is due to pairs of \
+                 values, which linear models cannot learn";
     vec![
         key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
-            .default_when("\"clicks\"", &[(MODEL, &["logistic"])])
+            .default_when("\"clicks\"", &[(MODEL, SPARSE)])
             .default_when("\"fake-images\"", &[(MODEL, &["alexnet"])]),
         optional("data.path", ValueKind::Path, path).with(
             kind,
-            &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "table", "numpy", "images"],
+            &[
+                "mnist",
+                "fashion-mnist",
+                "libsvm",
+                "libffm",
+                "tfrecord",
+                "criteo",
+                "table",
+                "numpy",
+                "images",
+            ],
         ),
         key("data.train_examples", COUNT, "60000", "training examples to generate")
             .default_when("1000", &[(kind, &["fake-images"])])
@@ -127,13 +115,14 @@ fn data_source(kind: &str) -> Vec<KeySpec> {
         key("data.test_examples", COUNT, "10000", "test examples to generate")
             .default_when("400", &[(kind, &["fake-images"])])
             .with(kind, generated),
+        key("data.interactions", ValueKind::Fraction, "0", interactions).with(kind, &["clicks"]),
     ]
 }
 
 /// How examples are read and used.
 fn data_use(kind: &str) -> Vec<KeySpec> {
     let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
-                 greatest index found for libsvm and tfrecord";
+                 greatest index found for libsvm, libffm and tfrecord";
     let cache = "directory for the cache of rows; defaults to `rows` in the cache directory";
     let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
@@ -210,7 +199,7 @@ fn data_sets() -> Vec<KeySpec> {
         optional("data.validation", ValueKind::ShareOrPath, validation),
         optional("data.negatives", ValueKind::Share, negatives)
             .with(kind, CACHED_ROWS)
-            .with(MODEL, &["logistic"]),
+            .with(MODEL, SPARSE),
         optional("data.hold_out", COUNT, hold_out)
             .with(kind, FILES)
             .when(KeyCondition::NotSet("data.test_path"))
@@ -304,11 +293,14 @@ fn optimizer() -> Vec<KeySpec> {
     let decay = "weight decay: this factor times the parameter is added to its gradient";
     let mut keys = vec![
         key(kind, kinds, "\"sgd\"", "optimizer, which turns gradients into updates")
-            .default_when("\"adam\"", &[(MODEL, &["lenet", "alexnet", "network"])]),
+            .default_when("\"adam\"", &[(MODEL, &["lenet", "alexnet", "network"])])
+            .default_when("\"adagrad\"", &[(MODEL, FACTORS)]),
         key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate)
             .default_when("0.15", &[(MODEL, &["softmax"]), (kind, &["sgd"])])
             .default_when("0.3", &[(MODEL, &["logistic"]), (kind, &["sgd"])])
             .default_when("0.03", &[(MODEL, &["logistic"]), (kind, &["adagrad"])])
+            .default_when("0.05", &[(MODEL, FACTORS), (kind, &["adagrad"])])
+            .default_when("0.1", &[(MODEL, FACTORS), (kind, &["sgd"])])
             .default_when("0.4", &[(kind, &["ftrl"])])
             .default_when("0.0001", &[(MODEL, &["alexnet"]), (kind, &["adam"])])
             .default_when("0.001", &[(kind, &["adam"])])
@@ -362,51 +354,6 @@ fn optimizer() -> Vec<KeySpec> {
     ];
     keys.extend(optimizer_groups());
     keys
-}
-
-/// The schedule of all parameters, and the settings of each group.
-fn optimizer_groups() -> Vec<KeySpec> {
-    let mut keys = schedule("train.optimizer", Some("\"constant\""));
-    let both = || KeyCondition::NotInBothGroups("schedule.kind");
-    keys = keys.into_iter().map(|key| key.when(both())).collect();
-    for group in ["train.optimizer.weights", "train.optimizer.biases"] {
-        let own = "value for this group; defaults to the value for all parameters";
-        keys.push(optional(&format!("{group}.rate"), ValueKind::Above(0.0), own));
-        keys.push(optional(&format!("{group}.decay"), ValueKind::From(0.0), own));
-        keys.extend(schedule(group, None));
-    }
-    keys
-}
-
-/// Every kind of schedule.
-const SCHEDULES: &[&str] = &["constant", "exponential", "staircase", "polynomial", "cosine"];
-
-/// The keys of a schedule: that of all parameters, or of one group.
-fn schedule(owner: &str, default: Option<&'static str>) -> Vec<KeySpec> {
-    let at = |name: &str| format!("{owner}.schedule.{name}");
-    let kind = at("kind");
-    let kinds = ValueKind::Word(SCHEDULES);
-    let above = ValueKind::Above(0.0);
-    let help = "how the rate changes with the global step";
-    let warm_up = "global steps in which the rate rises evenly to the beginning of the schedule, \
-                 which then counts from there";
-    vec![
-        KeySpec { default, ..optional(&kind, kinds, help) },
-        key(&at("factor"), above, "0.5", "factor that multiplies the rate every `every` steps")
-            .with(&kind, &["exponential"]),
-        key(&at("fall"), above, "10.0", "factor by which the rate has fallen after the last stair")
-            .with(&kind, &["staircase"]),
-        key(&at("stairs"), COUNT, "2", "number of stairs").with(&kind, &["staircase"]),
-        key(&at("every"), STEPS, "1000", "global steps per factor, or per stair")
-            .with(&kind, &["exponential", "staircase"]),
-        key(&at("end"), ValueKind::From(0.0), "0.0", "final rate")
-            .with(&kind, &["polynomial", "cosine"]),
-        key(&at("over"), STEPS, "10000", "global steps until the final rate")
-            .with(&kind, &["polynomial", "cosine"]),
-        key(&at("power"), above, "1.0", "exponent of the curve; 1 is a straight line")
-            .with(&kind, &["polynomial"]),
-        key(&at("warm_up"), STEPS_FROM_0, "0", warm_up).with(&kind, SCHEDULES),
-    ]
 }
 
 fn observe() -> Vec<KeySpec> {

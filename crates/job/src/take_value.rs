@@ -62,6 +62,22 @@ impl JobChecker<'_> {
         .unwrap_or_default()
     }
 
+    pub(super) fn sizes(&mut self, path: &str) -> Vec<usize> {
+        self.take(path, |value, kind| match (value, kind) {
+            (JobValue::List(items), ValueKind::Sizes { max }) => {
+                let size = |item: &JobValue| match item {
+                    JobValue::Whole(size) if (1..=max as i64).contains(size) => {
+                        Some(*size as usize)
+                    }
+                    _ => None,
+                };
+                items.iter().map(size).collect()
+            }
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
     pub(super) fn rate(&mut self, path: &str) -> u64 {
         self.take(path, |value, _| match value {
             JobValue::Text(text) => parse_rate(text),

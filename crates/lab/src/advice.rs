@@ -34,6 +34,7 @@ pub fn advice(data: &ReportData) -> Vec<String> {
 fn workload_advice(WorkloadCells { cells, .. }: &WorkloadCells<'_>, threads: usize) -> Vec<String> {
     let mut sentences = Vec::new();
     sentences.extend(fastest(cells));
+    sentences.extend(best(cells));
     sentences.extend(by_batch(cells).iter().filter_map(batch_advice));
     sentences.extend(by_workers(cells).iter().filter_map(|line| worker_advice(line, threads)));
     sentences.extend(main_phases(cells));
@@ -95,6 +96,33 @@ fn fastest(cells: &[&Cell]) -> Option<String> {
         last.label,
         seconds_text(last.seconds),
     ))
+}
+
+/// The cell with the lowest loss and the one with the highest accuracy in the final tests, unless
+/// all stopped at one loss.
+fn best(cells: &[&Cell]) -> Option<String> {
+    if cells.len() < 2 || cells.iter().all(|cell| cell.stop_reasons() == "test_loss") {
+        return None;
+    }
+    let least = |a: &(f64, &str), b: &(f64, &str)| a.0.total_cmp(&b.0);
+    let (loss, lowest) = means(cells, "test_loss").into_iter().min_by(least)?;
+    let (accuracy, highest) = means(cells, "test_accuracy").into_iter().max_by(least)?;
+    let percent = 100.0 * accuracy;
+    Some(if lowest == highest {
+        format!("Best in the final test is {lowest}: loss {loss:.4}, accuracy {percent:.2} %.")
+    } else {
+        format!(
+            "Lowest loss in the final test: {loss:.4} with {lowest}; highest accuracy: \
+             {percent:.2} % with {highest}."
+        )
+    })
+}
+
+/// The mean of a figure for each cell that has it, with the cell's label.
+fn means<'a>(cells: &[&'a Cell], name: &str) -> Vec<(f64, &'a str)> {
+    let mean = |cell: &&'a Cell| Some((cell.mean(name)?, cell.label.as_str()));
+    let means = cells.iter().filter_map(mean);
+    means.filter(|(mean, _)| mean.is_finite()).collect()
 }
 
 /// The lowest test loss that all cells reached; none if a cell has too few tests.

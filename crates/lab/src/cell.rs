@@ -28,6 +28,22 @@ pub struct Cell {
 const MAIN_KEYS: [&str; 4] =
     ["cluster.mode", "cluster.workers", "train.batch", "train.global_batch"];
 
+/// Whether labels never drop this key.
+pub(crate) fn is_main_key(key: &str) -> bool {
+    MAIN_KEYS.contains(&key)
+}
+
+/// The settings of a cell in the order in which tables show them: the main ones first.
+pub fn in_table_order(settings: &[(String, String)]) -> Vec<&(String, String)> {
+    let mut ordered: Vec<_> = settings.iter().collect();
+    ordered.sort_by_key(|(key, _)| main_rank(key));
+    ordered
+}
+
+fn main_rank(key: &str) -> usize {
+    MAIN_KEYS.iter().position(|main| *main == key).unwrap_or(MAIN_KEYS.len())
+}
+
 impl Cell {
     /// The mode of the runs; empty if no run is complete.
     pub fn mode(&self) -> &str {
@@ -89,9 +105,7 @@ pub(crate) fn keys(cells: &[Cell]) -> Vec<String> {
             keys.push(key.clone());
         }
     }
-    let rank =
-        |key: &String| MAIN_KEYS.iter().position(|main| main == key).unwrap_or(MAIN_KEYS.len());
-    keys.sort_by_key(rank);
+    keys.sort_by_key(|key| main_rank(key));
     keys
 }
 

@@ -35,7 +35,7 @@ pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> Str
         format!(
             "{} after {}, {}, {} s",
             summary.stop_reason,
-            counted(summary.global_steps, "step"),
+            steps_text(summary),
             counted(summary.examples, "example"),
             short_seconds(summary.seconds)
         ),
@@ -70,6 +70,19 @@ pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> Str
     text.push('\n');
     text.push_str(&tasks_table(summary, width));
     text
+}
+
+/// The steps of this session, whose examples and seconds the summary counts, and those of the
+/// sessions before it if there were any.
+fn steps_text(summary: &Summary) -> String {
+    let all = summary.global_steps;
+    match summary.resumed_from {
+        None => counted(all, "step"),
+        Some(from) => {
+            let own = counted(all.saturating_sub(from), "step");
+            format!("{own} of this session ({} in all)", grouped(all))
+        }
+    }
 }
 
 /// The mean loss of the last steps, if there are any.
@@ -235,6 +248,14 @@ mod tests {
         let short = Summary { seconds: 0.0044, ..summary() };
         let text = closing_table(&short, Path::new("runs/digits"), None);
         assert!(text.contains("6,000 steps, 360,000 examples, 0.004 s\n"), "{text}");
+    }
+
+    #[test]
+    fn the_steps_of_a_resumed_run_are_those_that_its_examples_and_seconds_belong_to() {
+        let resumed = Summary { resumed_from: Some(5_400), examples: 36_000, ..summary() };
+        let text = closing_table(&resumed, Path::new("runs/digits"), None);
+        let says = "600 steps of this session (6,000 in all), 36,000 examples, 0.21 s\n";
+        assert!(text.contains(says), "{text}");
     }
 
     #[test]

@@ -66,7 +66,7 @@ mod watch;
 mod workload;
 
 pub use advice::advice;
-pub use cell::Cell;
+pub use cell::{Cell, in_table_order};
 pub use curve::Curve;
 pub use figure::{FIGURES, Figure, figure_names, is_figure};
 pub use finding::{CellSettings, Finding, FindingCheck, Trend};

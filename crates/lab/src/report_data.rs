@@ -1,13 +1,13 @@
 //! Reads what a report is made of: the runs of a sweep, or all runs below a directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use paceline_record::names::files;
 
-use crate::cell::{Cell, assign_labels};
+use crate::cell::{Cell, assign_labels, is_main_key};
 use crate::machine_info::MachineInfo;
 use crate::run::Run;
 use crate::sweep_plan::{self, RunOutcome, SweepPlan};
@@ -107,6 +107,7 @@ impl ReportData {
         paths.sort();
         let runs: Vec<Run> = paths.iter().filter_map(|path| Run::read(path)).collect();
         let keys = varying_keys(&runs);
+        let shown = set_keys(&runs);
         let mut cells: Vec<Cell> = Vec::new();
         for run in runs {
             let value = |key: &String| Some((key.clone(), run.job.get(key)?.clone()));
@@ -116,10 +117,21 @@ impl ReportData {
                 None => cells.push(Cell { settings, runs: vec![run], ..Cell::default() }),
             }
         }
+        for cell in &mut cells {
+            cell.settings.retain(|(key, _)| is_main_key(key) || shown.contains(key));
+        }
         let name = fs::canonicalize(dir)?;
         let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self { name, cells, ..Self::default() })
     }
+}
+
+/// The keys that any run sets: the values of the others follow from them.
+fn set_keys(runs: &[Run]) -> BTreeSet<String> {
+    let set = |run: &Run| -> Vec<String> {
+        run.job.keys().filter(|key| !run.defaults.contains(*key)).cloned().collect()
+    };
+    runs.iter().flat_map(set).collect()
 }
 
 /// The keys whose values differ between runs. Runs that differ only in their seed are repeats.
@@ -161,6 +173,24 @@ mod tests {
         let summary =
             format!(r#"{{"mode": "single", "workers": 1, "batch": {batch}, "seconds": 2}}"#);
         fs::write(dir.join("summary.json"), summary).unwrap();
+    }
+
+    #[test]
+    fn keys_that_no_run_sets_are_not_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, kind, rate) in [("a", "sgd", 0.1), ("b", "adam", 0.001)] {
+            write_run(&dir.path().join(name), 10, 1);
+            let job = format!(
+                "seed = 1 # default\n[train]\nbatch = 10 # default\n[train.optimizer]\n\
+                 kind = \"{kind}\" # --set train.optimizer.kind={kind}\n\
+                 rate = {rate} # default: train.optimizer.kind is {kind}\n"
+            );
+            fs::write(dir.path().join(name).join("job.toml"), job).unwrap();
+        }
+        let data = ReportData::read(dir.path()).unwrap();
+        let settings: Vec<_> = data.cells.iter().map(|cell| cell.settings.clone()).collect();
+        let kind = |kind: &str| vec![("train.optimizer.kind".to_owned(), kind.to_owned())];
+        assert_eq!(settings, [kind("sgd"), kind("adam")]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reads a run directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use paceline_record::names::{evaluator_folder, files, tags, task_folder};
 
 use crate::curve::Curve;
 use crate::event_file::{ScalarPoint, Scalars, read_scalars};
-use crate::job_keys::parse_job;
+use crate::job_keys::{default_keys, parse_job};
 use crate::resources::{ResourceCurve, read_resources};
 
 /// The names that the coordinator can have.
@@ -26,6 +26,8 @@ pub struct Run {
     pub seed: String,
     /// Every key of the job, dotted, with its value.
     pub job: BTreeMap<String, String>,
+    /// The keys whose values are defaults.
+    pub defaults: BTreeSet<String>,
     /// The run's summary.
     pub summary: StoredSummary,
     /// Test figures by name (`loss`, `accuracy`), over global steps.
@@ -40,11 +42,13 @@ impl Run {
     /// Reads a run directory; returns none if it holds no complete run.
     pub fn read(path: &Path) -> Option<Self> {
         let summary = StoredSummary::parse(&fs::read_to_string(path.join(files::SUMMARY)).ok()?)?;
-        let job = parse_job(&fs::read_to_string(path.join(files::JOB)).unwrap_or_default());
+        let text = fs::read_to_string(path.join(files::JOB)).unwrap_or_default();
+        let job = parse_job(&text);
         let mut run = Self {
             name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             seed: job.get("seed").cloned().unwrap_or_default(),
             job,
+            defaults: default_keys(&text),
             summary,
             ..Self::default()
         };

@@ -17,6 +17,9 @@ pub struct Batch<'a> {
     /// The weight of each example in the loss and its gradient; empty if every weight is 1. Only
     /// models that [use weights](crate::Model::uses_weights) are given any.
     pub weights: &'a [f32],
+    /// The field of each key of sparse examples, in the order of their values; empty if the
+    /// examples have no fields.
+    pub fields: &'a [u16],
     /// The seed of random numbers for models that need them (dropout): example `i` uses
     /// `draw + i`. It is the first example's position in the plan, so the numbers do not depend on
     /// how a step is cut into slots and blocks, and repeat when a step is computed again.
@@ -94,7 +97,7 @@ impl Rows<'_> {
             fetch(ahead.next());
             let range = range(ends);
             let values = if self.values.is_empty() { &[] } else { &self.values[range.clone()] };
-            let row = Row { label: 0, weight: 1.0, keys: &self.places[range], values };
+            let row = Row { label: 0, weight: 1.0, keys: &self.places[range], values, fields: &[] };
             scores.push(row.dot(params) + bias);
         }
     }
@@ -103,17 +106,17 @@ impl Rows<'_> {
 impl<'a> Batch<'a> {
     /// Examples with all their values.
     pub fn dense(inputs: &'a [f32], labels: &'a [u32]) -> Self {
-        Self { inputs: Inputs::Dense(inputs), labels, weights: &[], draw: 0 }
+        Self { inputs: Inputs::Dense(inputs), labels, weights: &[], fields: &[], draw: 0 }
     }
 
     /// Examples with only the values that are not zero.
     pub fn sparse(rows: Rows<'a>, labels: &'a [u32]) -> Self {
-        Self { inputs: Inputs::Sparse(rows), labels, weights: &[], draw: 0 }
+        Self { inputs: Inputs::Sparse(rows), labels, weights: &[], fields: &[], draw: 0 }
     }
 
     /// Images of bytes that are mostly zero.
     pub fn patches(examples: SharedPatches<'a>, labels: &'a [u32]) -> Self {
-        Self { inputs: Inputs::Patches(examples), labels, weights: &[], draw: 0 }
+        Self { inputs: Inputs::Patches(examples), labels, weights: &[], fields: &[], draw: 0 }
     }
 
     /// The same examples with a weight each, or with equal ones if `weights` is empty.
@@ -124,6 +127,16 @@ impl<'a> Batch<'a> {
     pub fn weighted(self, weights: &'a [f32]) -> Self {
         assert!(weights.is_empty() || weights.len() == self.len(), "weights of the examples");
         Self { weights, ..self }
+    }
+
+    /// The same sparse examples with the field of each key, or without fields if there are none.
+    ///
+    /// # Panics
+    /// If there are some, but not one for each key.
+    #[must_use]
+    pub fn with_fields(self, fields: &'a [u16]) -> Self {
+        assert!(fields.is_empty() || fields.len() == self.rows().places.len(), "fields of keys");
+        Self { fields, ..self }
     }
 
     /// All values of dense examples.
@@ -159,12 +172,13 @@ impl<'a> Batch<'a> {
     pub fn sparse_rows(&self) -> impl Iterator<Item = Row<'a>> + use<'a> {
         let rows = self.rows();
         assert_eq!(rows.starts.len(), self.len() + 1, "rows of the block");
-        let weights = self.weights;
+        let (weights, fields) = (self.weights, self.fields);
         rows.starts.windows(2).zip(self.labels).enumerate().map(move |(at, (ends, &label))| {
             let range = ends[0] as usize..ends[1] as usize;
             let values = if rows.values.is_empty() { &[] } else { &rows.values[range.clone()] };
             let weight = weights.get(at).copied().unwrap_or(1.0);
-            Row { label, weight, keys: &rows.places[range], values }
+            let fields = if fields.is_empty() { &[] } else { &fields[range.clone()] };
+            Row { label, weight, keys: &rows.places[range], values, fields }
         })
     }
 

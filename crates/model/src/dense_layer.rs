@@ -81,6 +81,11 @@ impl DenseLayer {
         self.bias.len()
     }
 
+    /// The outputs of the last forward pass, or the derivatives by them.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.outputs
+    }
+
     /// The outputs for a block of examples, one example after another. `params` are all parameters
     /// of the model.
     ///

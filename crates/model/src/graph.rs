@@ -23,6 +23,37 @@ impl OpNode {
     }
 }
 
+/// The graph of softmax regression up to the mean loss. `product` multiplies the examples by
+/// weights of the shape `weight`, one number for each input and class.
+pub fn softmax_graph(
+    inputs: usize,
+    classes: usize,
+    product: &'static str,
+    weight: &[usize; 2],
+) -> Vec<OpNode> {
+    let (inputs, classes) = (inputs as i64, classes as i64);
+    vec![
+        OpNode::new("input/examples", "Placeholder", &[], &[-1, inputs]),
+        OpNode::new("input/labels", "Placeholder", &[], &[-1]),
+        OpNode::new("softmax/weight", "VariableV2", &[], &weight.map(|size| size as i64)),
+        OpNode::new("softmax/bias", "VariableV2", &[], &[classes]),
+        OpNode::new(
+            "softmax/scores",
+            product,
+            &["input/examples", "softmax/weight"],
+            &[-1, classes],
+        ),
+        OpNode::new("softmax/add", "BiasAdd", &["softmax/scores", "softmax/bias"], &[-1, classes]),
+        OpNode::new(
+            "loss/cross_entropy",
+            "SparseSoftmaxCrossEntropyWithLogits",
+            &["softmax/add", "input/labels"],
+            &[-1],
+        ),
+        OpNode::new("loss/mean", "Mean", &["loss/cross_entropy"], &[]),
+    ]
+}
+
 /// The graph of a model of which only the tensors are known.
 pub(crate) fn plain_graph(layout: &Layout, inputs: usize) -> Vec<OpNode> {
     let mut nodes = vec![

@@ -37,15 +37,60 @@ pub struct Tensor {
 /// layout.push("bias", &[10], Group::Biases);
 /// assert_eq!(layout.tensors()[1].range, 7840..7850);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     tensors: Vec<Tensor>,
+    /// Parameters of each key of a sparse model.
+    width: usize,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self::of_width(1)
+    }
 }
 
 impl Layout {
     /// A layout without tensors; add them with [`Layout::push`].
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// As [`Layout::new`], for a sparse model whose keys have `width` parameters each. Its first
+    /// tensor has the shape `[features, width]`, so that key `i` owns the parameters from
+    /// `i * width` on; the tensors behind it belong to the keys that follow the features.
+    ///
+    /// ```
+    /// use paceline_model::{Group, Layout};
+    ///
+    /// let mut layout = Layout::of_width(3);
+    /// layout.push("factors", &[10, 3], Group::Weights);
+    /// layout.push("bias", &[1], Group::Biases);
+    /// assert_eq!((layout.keys(), layout.params_of(9..11)), (11, 27..31));
+    /// ```
+    ///
+    /// # Panics
+    /// If the width is zero.
+    pub fn of_width(width: usize) -> Self {
+        assert!(width > 0, "a key needs a parameter");
+        Self { tensors: Vec::new(), width }
+    }
+
+    /// Parameters of each key of a sparse model: 1 unless the layout says otherwise.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The number of keys of a sparse model. The last one may have fewer parameters than the
+    /// others; where keys travel, zeros take the place of those that are missing.
+    pub fn keys(&self) -> usize {
+        self.len().div_ceil(self.width)
+    }
+
+    /// The parameters that a range of keys owns.
+    pub fn params_of(&self, keys: Range<usize>) -> Range<usize> {
+        let end = |key: usize| (key * self.width).min(self.len());
+        end(keys.start)..end(keys.end)
     }
 
     /// Adds a tensor after the last one.

@@ -15,6 +15,8 @@ pub struct Row<'a> {
     pub keys: &'a [u32],
     /// The values; empty if all of them are 1.
     pub values: &'a [f32],
+    /// The field of each key; empty if the rows have no fields.
+    pub fields: &'a [u16],
 }
 
 impl Row<'_> {
@@ -40,7 +42,7 @@ impl Row<'_> {
 
     /// As [`Row::dot`], with a function that gives the parameter of a key.
     #[inline(always)]
-    pub(crate) fn dot_with(&self, param: impl Fn(u32) -> f32) -> f32 {
+    pub fn dot_with(&self, param: impl Fn(u32) -> f32) -> f32 {
         let mut sums = [0.0f32; LANES];
         let mut fours = self.keys.chunks_exact(LANES);
         if self.values.is_empty() {
@@ -69,7 +71,7 @@ impl Row<'_> {
 
     /// Calls `add` with each key and `delta` times its value.
     #[inline(always)]
-    pub(crate) fn for_each_scaled(&self, delta: f32, mut add: impl FnMut(u32, f32)) {
+    pub fn for_each_scaled(&self, delta: f32, mut add: impl FnMut(u32, f32)) {
         if self.values.is_empty() {
             self.keys.iter().for_each(|&key| add(key, delta));
         } else {

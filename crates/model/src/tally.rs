@@ -111,7 +111,7 @@ impl Tally {
     /// If `label` is not below the number of scores.
     pub fn count_scores(&mut self, scores: &[f32], label: u32) {
         self.keep(scores);
-        let own = scores[label as usize];
+        let own = score_of(scores, label);
         let (mut best, mut top) = (0, f32::NEG_INFINITY);
         for (class, &score) in scores.iter().enumerate() {
             if score > top {
@@ -191,6 +191,20 @@ impl Tally {
             auc: two_class.and_then(|two| two.ranking.auc()),
         }
     }
+}
+
+/// The score of an example's class.
+///
+/// # Panics
+/// If the label is not below the number of scores.
+#[inline]
+pub(crate) fn score_of(scores: &[f32], label: u32) -> f32 {
+    scores.get(label as usize).copied().unwrap_or_else(|| no_such_class(label, scores.len()))
+}
+
+#[cold]
+fn no_such_class(label: u32, classes: usize) -> ! {
+    panic!("label {label}, but there are scores for {classes} classes")
 }
 
 #[cfg(test)]

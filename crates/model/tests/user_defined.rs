@@ -117,7 +117,8 @@ impl OddRows {
     fn rows(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
         self.labels.iter().enumerate().map(|(at, &label)| {
             let range = self.starts[at] as usize..self.starts[at + 1] as usize;
-            Row { label, weight: 1.0, keys: &self.keys[range.clone()], values: &self.values[range] }
+            let (keys, values) = (&self.keys[range.clone()], &self.values[range]);
+            Row { label, weight: 1.0, keys, values, fields: &[] }
         })
     }
 }
@@ -208,7 +209,7 @@ fn a_linear_loss_gives_the_same_bits_in_place_and_with_a_compact_slice() {
     let mut model = SparseLinear::with_loss(FEATURES, SquaredHinge);
     let spec: OptimizerSpec = Sgd::new(0.05).decay(0.01).bias_decay(0.0);
     let table = || Table::new(spec.clone(), model.layout(), 0..FEATURES + 1);
-    let (compact, in_place) = (table(), table().with_sums());
+    let (compact, in_place) = (table(), table().with_sums().unwrap());
     let mut descent = RowDescent::new(model.max_block());
     for step in 0..50 {
         let loss = step_on_table(&mut model, &compact, step, &set);

@@ -9,15 +9,22 @@
 //! A server's connections are not of this type: there, any thread may write to a connection while
 //! one thread reads from it (see `serve/connection.rs`).
 
-use std::io;
+use std::io::{self, Write};
 
 use mio::event::Event;
-use mio::net::TcpStream;
-use paceline_exchange::{CONTROL_BYTES, FrameKind, HEADER_BYTES, Header, ProtocolError};
+use paceline_exchange::{
+    CONTROL_BYTES, ControlFrame, FrameKind, Header, Hello, ProtocolError, Refusal,
+};
+use paceline_trust::{Accepted, Claims, Credentials, FrameKeys};
 
 use crate::inbound::{Inbound, InboundError, ReadProgress};
-use crate::outbound::{Outbound, write_frame};
+use crate::opening::{Accepting, Dialing, OpeningError, check_claims, claims_of};
+use crate::outbound::{FrameHead, Outbound, write_frame};
+use crate::peer_stream::PeerStream;
 use crate::traffic::Traffic;
+
+/// The most control frames that wait until a connection is open.
+const MAX_EARLY_FRAMES: usize = 16;
 
 /// A frame that a source supplies.
 pub(crate) struct SourceFrame<O> {
@@ -87,11 +94,28 @@ pub(crate) enum FramedError {
     /// The other end violates the protocol.
     #[error("{0}")]
     Protocol(String),
+    /// The connection could not be opened.
+    #[error(transparent)]
+    Opening(#[from] OpeningError),
+}
+
+/// A connection that is not open yet.
+enum Opening {
+    Dialing(Dialing),
+    Accepting(Accepting),
+}
+
+/// How far the opening of a connection has come.
+enum HandshakeProgress {
+    Open,
+    Blocked,
+    /// The other end is of another run. This stands for the frame with which it would say so.
+    Refused(Refusal),
 }
 
 /// A frame that the socket has not taken whole.
 struct SendingFrame<O> {
-    head: [u8; HEADER_BYTES],
+    head: FrameHead,
     origin: O,
     written: usize,
 }
@@ -99,7 +123,13 @@ struct SendingFrame<O> {
 /// A connection that carries frames. `O` says where the payload of a sent frame is, `T` where the
 /// payload of a received frame goes; a connection for control frames only needs neither.
 pub(crate) struct FramedConnection<O = (), T = ()> {
-    stream: TcpStream,
+    stream: PeerStream,
+    /// The handshake, until it is complete.
+    opening: Option<Opening>,
+    /// Control frames that wait for that.
+    early: Vec<ControlFrame>,
+    /// What the other end claimed in the handshake, if it opened the connection.
+    claims: Option<Claims>,
     /// There may be something to read.
     is_readable: bool,
     inbound: Inbound,
@@ -114,9 +144,34 @@ pub(crate) struct FramedConnection<O = (), T = ()> {
 }
 
 impl<O, T> FramedConnection<O, T> {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    /// A connection that this task has opened. Its first frame is `hello`.
+    pub(crate) fn dial(
+        stream: PeerStream,
+        credentials: &Credentials,
+        hello: ControlFrame,
+    ) -> Result<Self, OpeningError> {
+        let Ok(claims) = Hello::decode(&hello.body).map(|hello| claims_of(&hello)) else {
+            unreachable!("this task made it")
+        };
+        let is_sealed = credentials.seals(stream.peer().ip());
+        let dialing = Dialing::begin(&mut &stream, credentials, claims, is_sealed)?;
+        let connection = Self::new(stream, Some(Opening::Dialing(dialing)));
+        Ok(Self { early: vec![hello], ..connection })
+    }
+
+    /// A connection that another task has opened.
+    pub(crate) fn accept(stream: PeerStream, credentials: &Credentials) -> Self {
+        let requires_seals = credentials.seals(stream.peer().ip());
+        let accepting = Accepting::new(credentials, requires_seals);
+        Self::new(stream, Some(Opening::Accepting(accepting)))
+    }
+
+    fn new(stream: PeerStream, opening: Option<Opening>) -> Self {
         Self {
             stream,
+            opening,
+            early: Vec::new(),
+            claims: None,
             is_readable: true,
             inbound: Inbound::default(),
             target: None,
@@ -127,8 +182,45 @@ impl<O, T> FramedConnection<O, T> {
         }
     }
 
-    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+    pub(crate) fn stream(&mut self) -> &mut PeerStream {
         &mut self.stream
+    }
+
+    /// Whether the other end may be this task.
+    pub(crate) fn may_be(&self, task: &str) -> bool {
+        self.stream.may_be(task)
+    }
+
+    /// Continues the handshake with what has arrived.
+    fn open(&mut self) -> Result<HandshakeProgress, OpeningError> {
+        let Some(opening) = &mut self.opening else { return Ok(HandshakeProgress::Open) };
+        let opened = match opening {
+            Opening::Dialing(dialing) => dialing.advance(&mut &self.stream),
+            Opening::Accepting(accepting) => accepting.advance(&mut &self.stream).map(|accepted| {
+                let Accepted { claims, keys } = accepted?;
+                self.claims = Some(claims);
+                Some(keys)
+            }),
+        };
+        match opened {
+            Ok(None) => Ok(HandshakeProgress::Blocked),
+            Ok(Some(keys)) => {
+                self.opening = None;
+                self.inbound.set_opener(keys.as_ref().map(FrameKeys::opener));
+                self.outbound = Outbound::new(keys.as_ref().map(FrameKeys::sealer));
+                for ControlFrame { header, body } in std::mem::take(&mut self.early) {
+                    self.send_control(&header, &body)?;
+                }
+                Ok(HandshakeProgress::Open)
+            }
+            Err(error) => error.as_refusal().map(HandshakeProgress::Refused).ok_or(error),
+        }
+    }
+
+    /// Puts a refusal where the other end's own would be.
+    fn refused(&mut self, refusal: &Refusal) -> Header {
+        self.control = refusal.encode();
+        Header::new(FrameKind::Refuse, self.control.len())
     }
 
     pub(crate) fn traffic(&self) -> Traffic {
@@ -164,18 +256,29 @@ impl<O, T> FramedConnection<O, T> {
 
     /// Whether the socket has taken everything that was sent.
     pub(crate) fn is_sent(&self) -> bool {
-        self.sending.is_none() && self.outbound.is_empty()
+        let is_written =
+            self.sending.is_none() && self.early.is_empty() && self.outbound.is_empty();
+        is_written && self.stream.unsent_bytes() == 0
     }
 
     /// Sends a control frame. What the socket does not take now is kept for [`Self::flush`].
     pub(crate) fn send_control(&mut self, header: &Header, body: &[u8]) -> io::Result<()> {
-        let frame = [&header.encode()[..], body].concat();
-        self.outbound.send(&mut self.stream, &frame)
+        if self.opening.is_some() {
+            if self.early.len() >= MAX_EARLY_FRAMES {
+                return Err(io::Error::other("the other end does not complete the handshake"));
+            }
+            self.early.push(ControlFrame { header: *header, body: body.to_vec() });
+            return Ok(());
+        }
+        let head = self.outbound.head(header, &[body]);
+        let frame = [head.bytes(), body].concat();
+        self.outbound.send(&mut &self.stream, &frame)
     }
 
     /// Writes kept control frames, as far as the socket takes them.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.outbound.flush(&mut self.stream)
+        self.outbound.flush(&mut &self.stream)?;
+        (&self.stream).flush()
     }
 
     /// Sends the source's frames until the socket takes no more. Returns whether it took any byte.
@@ -183,12 +286,15 @@ impl<O, T> FramedConnection<O, T> {
         &mut self,
         source: &mut impl FrameSource<Origin = O>,
     ) -> io::Result<bool> {
+        if self.opening.is_some() {
+            return Ok(false);
+        }
         let before = self.sent_bytes();
         self.flush()?;
         while self.outbound.is_empty() {
             if self.sending.is_none() {
                 let Some(SourceFrame { header, origin }) = source.next_frame() else { break };
-                let head = header.encode();
+                let head = self.outbound.head(&header, &source.bytes(&origin));
                 self.sending = Some(SendingFrame { head, origin, written: 0 });
             }
             if !self.continue_frame(source)? {
@@ -205,11 +311,11 @@ impl<O, T> FramedConnection<O, T> {
     ) -> io::Result<bool> {
         let Some(sending) = &mut self.sending else { return Ok(true) };
         let [first, second] = source.bytes(&sending.origin);
-        let frame = [&sending.head, first, second];
-        let written = write_frame(&mut self.stream, frame, sending.written)?;
+        let frame = [sending.head.bytes(), first, second];
+        let written = write_frame(&mut &self.stream, frame, sending.written)?;
         self.sent_source_bytes += (written - sending.written) as u64;
         sending.written = written;
-        let is_whole = written == HEADER_BYTES + first.len() + second.len();
+        let is_whole = written == sending.head.bytes().len() + first.len() + second.len();
         if is_whole {
             self.sending = None;
         }
@@ -224,13 +330,24 @@ impl<O, T> FramedConnection<O, T> {
         if !self.is_readable {
             return Ok(FrameRead::Blocked);
         }
+        match self.open().inspect_err(|_| self.is_readable = false)? {
+            HandshakeProgress::Open => {}
+            HandshakeProgress::Blocked => {
+                self.is_readable = false;
+                return Ok(FrameRead::Blocked);
+            }
+            HandshakeProgress::Refused(refusal) => {
+                let header = self.refused(&refusal);
+                return Ok(FrameRead::Frame { header, is_control: true });
+            }
+        }
         loop {
             let progress = match (self.inbound.header().copied(), &self.target) {
-                (None, _) => self.inbound.read_header(&mut self.stream, sink.likely_place()),
+                (None, _) => self.inbound.read_header(&mut &self.stream, sink.likely_place()),
                 (Some(header), None) => Ok(ReadProgress::Header(header)),
                 (Some(_), Some(target)) => {
                     let place = sink.place(target).unwrap_or(&mut self.control);
-                    self.inbound.read_payload(&mut self.stream, place)
+                    self.inbound.read_payload(&mut &self.stream, place)
                 }
             };
             match progress.inspect_err(|_| self.is_readable = false)? {
@@ -265,15 +382,25 @@ impl<O, T> FramedConnection<O, T> {
         self.read_control_if(|kind| kind.max_payload_bytes() <= CONTROL_BYTES)
     }
 
-    /// As [`Self::read_control`], for a peer that has not said which one it is.
+    /// As [`Self::read_control`], for a peer that has not said which one it is. What it says must
+    /// be what it has proved.
     pub(crate) fn read_hello(&mut self) -> Result<Option<Header>, String> {
-        self.read_control_if(|kind| kind == FrameKind::Hello)
+        let header = self.read_control_if(|kind| kind == FrameKind::Hello)?;
+        if header.is_some() {
+            check_claims(self.claims, &self.control)?;
+        }
+        Ok(header)
     }
 
     fn read_control_if(
         &mut self,
         may_arrive: impl Fn(FrameKind) -> bool,
     ) -> Result<Option<Header>, String> {
+        match self.open().map_err(|error| error.to_string())? {
+            HandshakeProgress::Open => {}
+            HandshakeProgress::Blocked => return Ok(None),
+            HandshakeProgress::Refused(refusal) => return Ok(Some(self.refused(&refusal))),
+        }
         loop {
             if let Some(header) = self.inbound.header()
                 && !may_arrive(header.kind)
@@ -291,54 +418,16 @@ impl<O, T> FramedConnection<O, T> {
 
     /// Reads more of a header or, after that, of a payload of any kind into the control buffer.
     pub(crate) fn read_buffered(&mut self) -> Result<ReadProgress, InboundError> {
+        if self.opening.is_some() {
+            return Ok(ReadProgress::Blocked);
+        }
         let Some(header) = self.inbound.header() else {
-            return self.inbound.read_header(&mut self.stream, &mut []);
+            return self.inbound.read_header(&mut &self.stream, &mut []);
         };
         self.control.resize(header.len as usize, 0);
-        self.inbound.read_payload(&mut self.stream, &mut self.control)
+        self.inbound.read_payload(&mut &self.stream, &mut self.control)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::net::{TcpListener, TcpStream as StdStream};
-    use std::time::Duration;
-
-    use mio::{Events, Poll, Token};
-
-    use super::*;
-    use crate::socket::BOTH_WAYS;
-
-    /// Both ends of a connection; the poll knows the first.
-    fn connected(poll: &Poll) -> (TcpStream, StdStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let other = StdStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (own, _) = listener.accept().unwrap();
-        own.set_nonblocking(true).unwrap();
-        let mut own = TcpStream::from_std(own);
-        poll.registry().register(&mut own, Token(0), BOTH_WAYS).unwrap();
-        (own, other)
-    }
-
-    #[test]
-    fn an_end_in_the_middle_of_a_frame_is_noticed_though_one_event_announces_both() {
-        let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(4));
-        let (own, mut other) = connected(&poll);
-        let mut connection = FramedConnection::<(), ()>::new(own);
-        let header = Header::new(FrameKind::Abort, 100);
-        other.write_all(&[&header.encode()[..], &[b'x'; 30]].concat()).unwrap();
-        drop(other);
-        // No event follows the one that says that the other end has closed.
-        let mut is_closed = false;
-        while !is_closed {
-            poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
-            assert!(!events.is_empty(), "the end was not announced");
-            for event in &events {
-                connection.wake_by(event);
-                is_closed |= event.is_read_closed();
-            }
-        }
-        assert!(connection.read_control().is_err(), "the end was not noticed");
-    }
-}
+mod tests;

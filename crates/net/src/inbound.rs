@@ -10,6 +10,7 @@ use std::io::{self, IoSliceMut, Read};
 use std::ops::Range;
 
 use paceline_exchange::{FrameError, HEADER_BYTES, Header};
+use paceline_trust::{FrameOpener, SEAL_BYTES, SealError};
 
 /// Bytes requested beyond the guess. If they do not come, the socket is empty and need not be
 /// asked again.
@@ -35,11 +36,15 @@ pub(crate) enum InboundError {
     Io(#[from] io::Error),
     #[error("not a frame: {0}")]
     Frame(#[from] FrameError),
+    #[error(transparent)]
+    Seal(#[from] SealError),
 }
 
 /// The reading side of one connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Inbound {
+    /// Checks seals, which follow the header then.
+    opener: Option<FrameOpener>,
     head: Vec<u8>,
     header: Option<Header>,
     /// Bytes of the present header or payload that are in place.
@@ -55,6 +60,21 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
+    /// Reads sealed frames if there is an opener.
+    pub(crate) fn new(opener: Option<FrameOpener>) -> Self {
+        Self { opener, ..Self::default() }
+    }
+
+    /// Reads sealed frames from now on, if there is an opener. Nothing has been read yet.
+    pub(crate) fn set_opener(&mut self, opener: Option<FrameOpener>) {
+        self.opener = opener;
+    }
+
+    /// The length of a header with its seals.
+    fn head_bytes(&self) -> usize {
+        if self.opener.is_some() { HEADER_BYTES + SEAL_BYTES } else { HEADER_BYTES }
+    }
+
     /// The header whose payload is being read.
     pub(crate) fn header(&self) -> Option<&Header> {
         self.header.as_ref()
@@ -94,10 +114,11 @@ impl Inbound {
         guess: &mut [u8],
     ) -> Result<ReadProgress, InboundError> {
         debug_assert!(self.header.is_none());
-        self.head.resize(HEADER_BYTES, 0);
+        let head_bytes = self.head_bytes();
+        self.head.resize(head_bytes, 0);
         let mut extra = [0; EXTRA_BYTES];
-        while self.received < HEADER_BYTES {
-            if let Some(range) = self.take_spill(HEADER_BYTES - self.received) {
+        while self.received < head_bytes {
+            if let Some(range) = self.take_spill(head_bytes - self.received) {
                 let (to, len) = (self.received, range.len());
                 self.head[to..to + len].copy_from_slice(&self.spill[range]);
                 self.received += len;
@@ -106,7 +127,7 @@ impl Inbound {
             if self.is_drained {
                 return Ok(ReadProgress::Blocked);
             }
-            let wanted = HEADER_BYTES - self.received + guess.len() + EXTRA_BYTES;
+            let wanted = head_bytes - self.received + guess.len() + EXTRA_BYTES;
             let slices = &mut [
                 IoSliceMut::new(&mut self.head[self.received..]),
                 IoSliceMut::new(guess),
@@ -117,10 +138,14 @@ impl Inbound {
                 return Ok(end);
             }
         }
-        let head: &[u8; HEADER_BYTES] =
-            self.head[..].try_into().unwrap_or_else(|_| unreachable!("it has that size"));
+        let Some((head, seals)) = self.head.split_first_chunk::<HEADER_BYTES>() else {
+            unreachable!("it has that size")
+        };
+        if let (Some(opener), Some(seals)) = (&mut self.opener, seals.first_chunk()) {
+            opener.check_head(head, seals)?;
+        }
         let header = Header::decode(head)?;
-        self.received -= HEADER_BYTES;
+        self.received -= head_bytes;
         let in_guess = self.received.min(guess.len());
         let kept = in_guess.min(header.len as usize);
         if self.received > kept {
@@ -164,6 +189,9 @@ impl Inbound {
         }
         self.header = None;
         self.received = 0;
+        if let Some(opener) = &mut self.opener {
+            opener.check_payload(place)?;
+        }
         Ok(ReadProgress::Complete(header))
     }
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use paceline_exchange::{ControlFrame, FrameKind, Refusal};
+use paceline_exchange::{FrameKind, Refusal};
+use paceline_trust::Credentials;
 
 use crate::dial::dial;
 use crate::error::LinkError;
@@ -19,7 +20,7 @@ const POLL_FOR: Duration = Duration::from_millis(100);
 /// The answer's meaning is up to the program that configured the server.
 pub fn request_join_info(
     address: &str,
-    token: &[u8],
+    credentials: &Credentials,
     limit: Duration,
 ) -> Result<Vec<u8>, LinkError> {
     let mut poll = Poll::new()?;
@@ -30,11 +31,9 @@ pub fn request_join_info(
         address: address.to_owned(),
         why,
     };
-    let stream =
-        dial(address, poll.registry(), Token(0)).map_err(|state| lost(state.to_string()))?;
-    let mut connection = FramedConnection::<(), ()>::new(stream);
-    let ControlFrame { header, body } = paceline_exchange::request_join_info(token.to_vec());
-    connection.send_control(&header, &body).map_err(|error| lost(error.to_string()))?;
+    let hello = paceline_exchange::request_join_info();
+    let dialled = dial("ps", address, poll.registry(), Token(0), credentials, hello);
+    let mut connection: FramedConnection = dialled.map_err(|state| lost(state.to_string()))?;
     while begun.elapsed() < limit {
         poll_once(&mut poll, &mut events, POLL_FOR)?;
         connection.wake();

@@ -23,8 +23,8 @@
 //! };
 //! use paceline_model::{Group, Layout, OptimizerState, Sgd};
 //! use paceline_net::{
-//!     ConnectConfig, ExchangePhase, LinkObserver, ServeEnd, ServerConnections, ServerObserver,
-//!     ServerTotals, serve,
+//!     ConnectConfig, Credentials, ExchangePhase, LinkObserver, ServeEnd, ServerConnections,
+//!     ServerObserver, ServerTotals, serve,
 //! };
 //!
 //! struct Silent;
@@ -55,12 +55,17 @@
 //! let config = ServerConfig::new(ModeConfig::Async, 1, 2);
 //! let mut server = Server::new(config, Store::dense(vec![1.0, 2.0], optimizer));
 //!
+//! // Both ends know the run's secret.
+//! let credentials = Credentials::with_token(b"open sesame");
+//! let client = ClientConfig::new(PeerRole::Worker, 1, 2);
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
 //! let address = listener.local_addr()?.to_string();
-//! let serving = thread::spawn(move || serve(&listener, &mut server, &mut Silent));
+//! let config = ConnectConfig {
+//!     credentials: credentials.clone(),
+//!     ..ConnectConfig::new(client, vec![address])
+//! };
+//! let serving = thread::spawn(move || serve(&listener, &mut server, &credentials, &mut Silent));
 //!
-//! let client = ClientConfig::new(PeerRole::Worker, 1, 2);
-//! let config = ConnectConfig::new(client, vec![address]);
 //! let mut servers = ServerConnections::connect(config, &mut Silent)?;
 //! assert_eq!(servers.params(), [1.0, 2.0]);
 //! // The gradient of plan step 0, computed from 32 examples.
@@ -92,9 +97,11 @@ mod join_info;
 mod long_wait;
 mod mesh;
 mod observer;
+mod opening;
 mod outbound;
 mod outcome;
 mod peer_state;
+mod peer_stream;
 mod pieces;
 mod roster;
 mod serve;
@@ -108,6 +115,7 @@ pub use join_info::request_join_info;
 pub use mesh::{LocalGradient, LossReport, Mesh, MeshConfig, PieceOutcome};
 pub use observer::{ExchangePhase, LinkObserver};
 pub use outcome::LinkOutcome;
+pub use paceline_trust::{Credentials, random_bytes};
 pub use pieces::{
     HandedBack, HandedIn, PieceChannel, PieceExchange, PieceSender, StepPieces, WorkerFactors,
 };

@@ -2,11 +2,28 @@
 
 use std::io::{self, IoSlice, Write};
 
+use paceline_exchange::{HEADER_BYTES, Header};
+use paceline_trust::{FrameSealer, SEAL_BYTES};
+
 use crate::inbound::would_block;
 
+/// A header as it is written, with its seals if frames are sealed.
+pub(crate) struct FrameHead {
+    bytes: [u8; HEADER_BYTES + SEAL_BYTES],
+    len: usize,
+}
+
+impl FrameHead {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
 /// The writing side of one connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Outbound {
+    /// Seals frames.
+    sealer: Option<FrameSealer>,
     /// Bytes that the socket has not taken yet, from `waiting_at` on.
     waiting: Vec<u8>,
     waiting_at: usize,
@@ -14,6 +31,23 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
+    /// Writes sealed frames if there is a sealer.
+    pub(crate) fn new(sealer: Option<FrameSealer>) -> Self {
+        Self { sealer, ..Self::default() }
+    }
+
+    /// The head of the next frame. Frames must be written in the order of these calls.
+    pub(crate) fn head(&mut self, header: &Header, payload: &[&[u8]]) -> FrameHead {
+        let mut head = FrameHead { bytes: [0; _], len: HEADER_BYTES };
+        let (encoded, seals) = head.bytes.split_at_mut(HEADER_BYTES);
+        encoded.copy_from_slice(&header.encode());
+        if let Some(sealer) = &mut self.sealer {
+            seals.copy_from_slice(&sealer.seal(encoded, payload));
+            head.len += SEAL_BYTES;
+        }
+        head
+    }
+
     /// Writes a frame, and keeps a copy of what the socket does not take now.
     pub(crate) fn send(&mut self, stream: &mut impl Write, frame: &[u8]) -> io::Result<()> {
         let mut written = 0;
@@ -25,13 +59,17 @@ impl Outbound {
         Ok(())
     }
 
-    /// Moves queued bytes behind those that wait already. The queue is empty afterwards and keeps
-    /// memory for the next frames.
+    /// Moves queued frames behind those that wait already, and seals them, for which each has room
+    /// behind its header. The queue is empty afterwards and keeps memory for the next frames.
     pub(crate) fn take(&mut self, queued: &mut Vec<u8>) {
+        let before = self.waiting.len();
         if self.is_empty() {
             std::mem::swap(&mut self.waiting, queued);
         } else {
             self.waiting.append(queued);
+        }
+        if let Some(sealer) = &mut self.sealer {
+            seal_frames(sealer, &mut self.waiting[before..]);
         }
     }
 
@@ -63,6 +101,17 @@ impl Outbound {
     /// Bytes written since the connection was opened.
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.sent_bytes
+    }
+}
+
+/// Seals whole frames, which lie one behind the other.
+fn seal_frames(sealer: &mut FrameSealer, mut frames: &mut [u8]) {
+    while let Some((head, rest)) = frames.split_at_mut_checked(HEADER_BYTES) {
+        let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        let (seals, rest) = rest.split_at_mut(SEAL_BYTES);
+        let (payload, rest) = rest.split_at_mut(len);
+        seals.copy_from_slice(&sealer.seal(head, &[payload]));
+        frames = rest;
     }
 }
 

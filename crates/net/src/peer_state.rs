@@ -42,6 +42,7 @@ impl fmt::Display for PeerState {
                     RefuseCode::WrongVersion => "wrong version",
                     RefuseCode::WrongJob | RefuseCode::WrongLayout => "wrong job",
                     RefuseCode::WrongToken => "wrong token",
+                    RefuseCode::WrongCertificate => "wrong certificate",
                     _ => "refused",
                 };
                 write!(f, "{what} ({})", refusal.text)

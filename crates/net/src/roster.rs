@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token, Waker};
 use paceline_exchange::{Enrolment, RosterEvent};
+use paceline_trust::Credentials;
 
 use crate::dial::{RECONNECT_PAUSE, RETRY_PAUSE, connect, dial};
 use crate::error::LinkError;
@@ -25,6 +26,7 @@ const NEVER: Duration = Duration::from_secs(3600);
 /// A process's connection to server 0, which assigns slots to the processes on its roster.
 pub struct RosterConnection {
     enrolment: Enrolment,
+    credentials: Credentials,
     address: String,
     poll: Poll,
     events: Events,
@@ -53,6 +55,7 @@ impl RosterConnection {
     /// If there are no servers.
     pub fn enrol(
         enrolment: Enrolment,
+        credentials: Credentials,
         servers: &[String],
         limit: Duration,
         observer: &mut impl LinkObserver,
@@ -61,6 +64,7 @@ impl RosterConnection {
         let now = Instant::now();
         let mut roster = Self {
             enrolment,
+            credentials,
             address: servers[0].clone(),
             events: Events::with_capacity(8),
             waker: Arc::new(Waker::new(poll.registry(), WAKER)?),
@@ -148,14 +152,8 @@ impl RosterConnection {
     }
 
     fn connect(&mut self) {
-        let opened = dial(&self.address, self.poll.registry(), SERVER).and_then(|stream| {
-            let mut connection = FramedConnection::new(stream);
-            let hello = self.enrolment.hello();
-            let sent = connection.send_control(&hello.header, &hello.body);
-            sent.map_err(|error| PeerState::Refused(error.to_string()))?;
-            Ok(connection)
-        });
-        match opened {
+        let (registry, hello) = (self.poll.registry(), self.enrolment.hello());
+        match dial("ps:0", &self.address, registry, SERVER, &self.credentials, hello) {
             Ok(connection) => {
                 (self.connection, self.state) = (Some(connection), PeerState::Connected);
             }

@@ -12,8 +12,8 @@ use paceline_exchange::{
 };
 use paceline_model::{Group, Layout, OptimizerState, Sgd};
 use paceline_net::{
-    ConnectConfig, ExchangePhase, HandedBack, HandedIn, LinkObserver, LinkOutcome, PieceChannel,
-    ServerConnections, ServerObserver, ServerTotals, StepPieces, serve,
+    ConnectConfig, Credentials, ExchangePhase, HandedBack, HandedIn, LinkObserver, LinkOutcome,
+    PieceChannel, ServerConnections, ServerObserver, ServerTotals, StepPieces, serve,
 };
 
 /// More chunks than a client may send without an answer, and layers that end inside of chunks.
@@ -93,6 +93,11 @@ fn push_in_pieces(connections: &mut ServerConnections, step: u64, gradient: &[f3
     connections.take_back(params);
 }
 
+/// The frames of the test are sealed.
+fn credentials() -> Credentials {
+    Credentials::with_token(b"open sesame")
+}
+
 /// Trains with two workers, of which those in `in_pieces` push layer by layer. Returns the exact
 /// parameters.
 fn train(wire: WireFormat, in_pieces: [bool; 2]) -> Vec<u32> {
@@ -104,7 +109,10 @@ fn train(wire: WireFormat, in_pieces: [bool; 2]) -> Vec<u32> {
             wire,
             ..ClientConfig::new(PeerRole::Worker, 1, PARAMS)
         };
-        let config = ConnectConfig::new(client, vec![address.clone()]);
+        let config = ConnectConfig {
+            credentials: credentials(),
+            ..ConnectConfig::new(client, vec![address.clone()])
+        };
         let mut connections = ServerConnections::connect(config, &mut SilentWorker).unwrap();
         for step in 0..STEPS {
             let gradient = gradient(slot, step, connections.params());
@@ -120,7 +128,9 @@ fn train(wire: WireFormat, in_pieces: [bool; 2]) -> Vec<u32> {
         connections
     };
     thread::scope(|scope| {
-        scope.spawn(|| serve(&listener, &mut server(wire, 2), &mut SilentServer).unwrap());
+        scope.spawn(|| {
+            serve(&listener, &mut server(wire, 2), &credentials(), &mut SilentServer).unwrap()
+        });
         let other = scope.spawn(|| worker(1));
         let mut first = worker(0);
         other.join().unwrap();

@@ -13,8 +13,8 @@ use paceline_exchange::{
 };
 use paceline_model::{Group, Layout, OptimizerState, Sgd};
 use paceline_net::{
-    ConnectConfig, ExchangePhase, LinkError, LinkObserver, LinkOutcome, ServeEnd, ServeError,
-    ServerConnections, ServerObserver, ServerTotals, serve,
+    ConnectConfig, Credentials, ExchangePhase, LinkError, LinkObserver, LinkOutcome, ServeEnd,
+    ServeError, ServerConnections, ServerObserver, ServerTotals, serve,
 };
 
 const START: [f32; 2] = [1.0, 2.0];
@@ -30,6 +30,10 @@ impl ServerObserver for KillSwitch<'_> {
     fn tick(&mut self, _: &Server) -> Result<(), String> {
         if self.0.load(Ordering::Relaxed) { Err("killed".into()) } else { Ok(()) }
     }
+}
+
+fn credentials() -> Credentials {
+    Credentials::with_token(b"open sesame")
 }
 
 struct QuietWorker;
@@ -61,8 +65,11 @@ fn connect(
     rejoin_timeout: Option<Duration>,
 ) -> Result<ServerConnections, LinkError> {
     let client = ClientConfig::new(PeerRole::Worker, 1, 2);
-    let config =
-        ConnectConfig { rejoin_timeout, ..ConnectConfig::new(client, vec![address.to_owned()]) };
+    let config = ConnectConfig {
+        rejoin_timeout,
+        credentials: credentials(),
+        ..ConnectConfig::new(client, vec![address.to_owned()])
+    };
     ServerConnections::connect(config, &mut QuietWorker)
 }
 
@@ -74,8 +81,9 @@ fn with_server<T>(
     work: impl FnOnce() -> T,
 ) -> (T, Result<ServeEnd, ServeError>) {
     thread::scope(|scope| {
-        let serving = scope
-            .spawn(move || serve(listener, &mut server(generation), &mut KillSwitch(is_killed)));
+        let serving = scope.spawn(move || {
+            serve(listener, &mut server(generation), &credentials(), &mut KillSwitch(is_killed))
+        });
         let result = work();
         (result, serving.join().unwrap())
     })

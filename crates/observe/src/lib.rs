@@ -8,6 +8,7 @@
 //! - [`run_delay`]: how long a thread was ready to run but had no core;
 //! - [`sampler`]: a thread that samples all of these (see [`resources`]);
 //! - [`pace`]: which workers are slow;
+//! - [`DivergenceCheck`]: whether the loss rises far above where it started;
 //! - [`trace`]: a timeline of a few steps;
 //! - [`verdict()`]: what limits the run, and [`judge`], which gathers the facts at its end;
 //! - [`recorder`]: the trait through which a training loop reports all of this.
@@ -63,14 +64,18 @@ pub mod verdict;
 
 mod bit_rate;
 mod compute_delay;
+mod divergence;
 mod global_batch;
 mod mode_kind;
 mod phase_color;
 mod tensor_record;
+mod test_pacer;
+mod touched_keys;
 mod wall_clock;
 
 pub use bit_rate::parse_bit_rate;
 pub use compute_delay::ComputeDelay;
+pub use divergence::{Divergence, DivergenceCheck};
 pub use global_batch::{BatchSize, JobBatches, examples_per_step};
 pub use mode_kind::ModeKind;
 pub use pace::{GradientTime, Pace, Rank, SlotGradients, ranking};
@@ -88,5 +93,7 @@ pub use sampler::Sampler;
 pub use server_recorder::{GradientTotals, ServerRecorder, StalenessCounts, WorkerTotals};
 pub use task_summary::{ResourceUse, TaskSummary, WorkerTiming, merge_reports};
 pub use tensor_record::{TensorKind, TensorRecord, TensorValues};
+pub use test_pacer::{LoopProgress, TestLoad, TestPacer, pause_after};
+pub use touched_keys::TouchedKeys;
 pub use verdict::{Facts, ServerFacts, Shares, Verdict, VerdictKind, WorkerFacts, verdict};
 pub use wall_clock::{short_seconds, unix_seconds};

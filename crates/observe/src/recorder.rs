@@ -39,6 +39,7 @@ use paceline_model::Score;
 use crate::phases::PhaseClock;
 use crate::task_summary::ResourceUse;
 use crate::tensor_record::TensorRecord;
+use crate::touched_keys::TouchedKeys;
 use crate::trace::Track;
 
 /// Receives what happens in a training loop.
@@ -164,6 +165,8 @@ pub struct StepRecord<'a> {
     pub worker_steps: u64,
     /// Examples that this worker has trained on so far.
     pub examples: u64,
+    /// What its batches touched so far, if the model is sparse.
+    pub touched: TouchedKeys,
     /// Where the worker's time went so far.
     pub clock: &'a PhaseClock,
     /// How long tests have kept the worker from its steps so far.
@@ -181,6 +184,7 @@ impl<'a> StepRecord<'a> {
             now: Instant::now(),
             worker_steps: step + 1,
             examples: 0,
+            touched: TouchedKeys::default(),
             clock,
             tested: Duration::ZERO,
             position: RunPosition { global_step: step + 1, traffic: &no_traffic },

@@ -75,6 +75,9 @@ pub struct Summary {
     /// Two classes: the share of correct predictions among those of class 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_precision: Option<f64>,
+    /// The SHA-256 of the model's file, in hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_sha256: Option<String>,
     /// The best test during the run, if its parameters are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<BestTest>,
@@ -119,6 +122,7 @@ impl Default for Summary {
             test_auc: None,
             test_auc_undefined: None,
             test_precision: None,
+            model_sha256: None,
             best: None,
             steps_per_second: f64::NAN,
             examples_per_second: f64::NAN,

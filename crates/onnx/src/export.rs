@@ -35,12 +35,15 @@ pub enum OnnxError {
         /// Bytes of all parameters.
         bytes: usize,
     },
+    /// Models of this kind are not exported.
+    #[error("a model of kind {0:?} cannot be exported; predict with Paceline")]
+    NoForm(String),
 }
 
 /// Exports a model.
 ///
 /// # Errors
-/// If the file would be too large.
+/// If the file would be too large, or the model is of a kind that is not exported.
 pub fn export(model: &TrainedModel) -> Result<Exported, OnnxError> {
     let bytes = 4 * model.params().len();
     if bytes > MAX_BYTES {
@@ -50,6 +53,12 @@ pub fn export(model: &TrainedModel) -> Result<Exported, OnnxError> {
     let mut notes = Vec::new();
     let scores = match &model.description().form {
         ModelForm::Logistic { features } => add_linear(&mut graph, model, *features, &mut notes),
+        ModelForm::Fm { features, rank } => {
+            add_factors(&mut graph, model, *features, *rank, &mut notes)
+        }
+        ModelForm::Ffm { .. } | ModelForm::Deep { .. } => {
+            return Err(OnnxError::NoForm(model.description().form.name().into()));
+        }
         ModelForm::Softmax { .. } => {
             let input = add_dense_input(&mut graph, model, &mut notes);
             let flat = [("axis", Attribute::Int(1))];
@@ -93,10 +102,7 @@ fn add_linear(
     features: usize,
     notes: &mut Vec<String>,
 ) -> String {
-    let rows = match model.table_featurizer() {
-        Some(table) => add_columns(graph, table, &taken_names(model), notes),
-        None => add_keys(graph, model, features, notes),
-    };
+    let rows = add_rows(graph, model, features, notes);
     add_tensors(graph, model);
     graph.ints("last_axis", &[1]);
     graph.node("Gather", &["weight", &rows.keys], "weights_of_keys", &[]);
@@ -106,9 +112,53 @@ fn add_linear(
     graph.node("Add", &["sums", "bias"], "row_scores", &[])
 }
 
+/// The keys and values of rows: from columns, or as inputs.
+fn add_rows(
+    graph: &mut Graph,
+    model: &TrainedModel,
+    features: usize,
+    notes: &mut Vec<String>,
+) -> RowFeatures {
+    match model.table_featurizer() {
+        Some(table) => add_columns(graph, table, &taken_names(model), notes),
+        None => add_keys(graph, model, features, notes),
+    }
+}
+
+/// A factorization machine: the sum of the weights and, for all pairs of vectors, half of the
+/// square of their sum without the sum of their squares.
+fn add_factors(
+    graph: &mut Graph,
+    model: &TrainedModel,
+    features: usize,
+    rank: usize,
+    notes: &mut Vec<String>,
+) -> String {
+    let rows = add_rows(graph, model, features, notes);
+    add_tensors(graph, model);
+    let column = |first: f32, others: f32| [vec![first], vec![others; rank]].concat();
+    graph.floats("only_weights", &[1 + rank, 1], &column(1.0, 0.0));
+    graph.floats("half_of_pairs", &[1 + rank, 1], &column(0.0, 0.5));
+    graph.ints("key_axis", &[1]);
+    graph.ints("entry_axis", &[2]);
+    graph.node("Gather", &["factors", &rows.keys], "entries", &[]);
+    graph.node("Unsqueeze", &[&rows.values, "entry_axis"], "entry_values", &[]);
+    graph.node("Mul", &["entries", "entry_values"], "products", &[]);
+    let drop = [("keepdims", Attribute::Int(0))];
+    graph.node("ReduceSum", &["products", "key_axis"], "sums", &drop);
+    graph.node("Mul", &["products", "products"], "squared_products", &[]);
+    graph.node("ReduceSum", &["squared_products", "key_axis"], "squares", &drop);
+    graph.node("Mul", &["sums", "sums"], "squared_sums", &[]);
+    graph.node("Sub", &["squared_sums", "squares"], "pairs", &[]);
+    graph.node("MatMul", &["sums", "only_weights"], "weight_scores", &[]);
+    graph.node("MatMul", &["pairs", "half_of_pairs"], "pair_scores", &[]);
+    graph.node("Add", &["weight_scores", "pair_scores"], "entry_scores", &[]);
+    graph.node("Add", &["entry_scores", "bias"], "row_scores", &[])
+}
+
 /// The names in a graph that are not those of columns.
 fn taken_names(model: &TrainedModel) -> Vec<&str> {
-    const NAMES: [&str; 23] = [
+    const NAMES: [&str; 36] = [
         "weight",
         "bias",
         "keys",
@@ -132,6 +182,19 @@ fn taken_names(model: &TrainedModel) -> Vec<&str> {
         "score",
         "score_axis",
         "is_second",
+        "only_weights",
+        "half_of_pairs",
+        "key_axis",
+        "entry_axis",
+        "entries",
+        "entry_values",
+        "squared_products",
+        "squares",
+        "squared_sums",
+        "pairs",
+        "weight_scores",
+        "pair_scores",
+        "entry_scores",
     ];
     let tensors = model.layout().tensors().iter().map(|tensor| tensor.name.as_str());
     NAMES.into_iter().chain(tensors).collect()
@@ -163,6 +226,9 @@ fn key_note(kind: &InputKind) -> Option<String> {
     match kind {
         InputKind::Libsvm { first_index: 0, .. } => {
             Some("keys are the indices of LIBSVM text, which count from 0".into())
+        }
+        InputKind::Libffm { .. } => {
+            Some("keys are the indices of LIBFFM text, which count from 0".into())
         }
         InputKind::Libsvm { .. } | InputKind::Clicks { .. } => {
             Some("keys are the indices of LIBSVM text less 1: there, indices count from 1".into())

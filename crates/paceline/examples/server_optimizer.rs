@@ -13,14 +13,15 @@ impl Optimizer for SignSgd {
 
     fn update(&self, _step: u64, update: ParamUpdate<'_>) {
         for (param, grad) in update.params.iter_mut().zip(update.grad) {
-            *param -= update.rate * grad.signum() * f32::from(*grad != 0.0);
+            let grad = grad + update.decay * *param;
+            *param -= update.rate * grad.signum() * f32::from(grad != 0.0);
         }
     }
 }
 
 pub(crate) fn main() -> Result<(), TrainError> {
     let report = Session::new(Softmax::new(784, 10), Digits::generate(6_000, 1))
-        .optimizer(OptimizerSpec::new(SignSgd, 0.001))
+        .optimizer(OptimizerSpec::new(SignSgd, 0.001).decay(1e-4))
         .stop(Stop::epochs(2))
         .share(Sharing::servers(2).workers(2))
         .run()?;

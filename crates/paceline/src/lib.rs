@@ -128,6 +128,9 @@ pub use paceline_record as record;
 pub use run_recording::RecordRun;
 
 /// Everything a training program usually needs.
+///
+/// The examples of these items import the crates behind them, such as `paceline_model`: in your
+/// program, write `paceline::prelude` instead.
 pub mod prelude {
     pub use crate::RecordRun;
     pub use paceline_arrays::Pictures;
@@ -142,9 +145,9 @@ pub mod prelude {
     pub use paceline_model::{
         AdaGrad, Adam, AlexNet, Architecture, Batch, DenseLayer, Ftrl, Group, Initialisation,
         Layer, LayerKind, Layout, Logistic, LogisticLoss, LossSlope, Model, Momentum, Network,
-        NetworkError, Optimizer, OptimizerSpec, OutputMode, ParamUpdate, Row, Schedule, ScoreLoss,
-        Sgd, Shape, Softmax, SparseLinear, SparseModel, Tally, Windows, fill_uniform, lenet,
-        softmax_cross_entropy, weighted_cross_entropy,
+        NetworkError, Optimizer, OptimizerSpec, OutputMode, ParamUpdate, Row, Schedule, Score,
+        ScoreLoss, Sgd, Shape, Softmax, SparseLinear, SparseModel, Tally, Windows, fill_uniform,
+        lenet, softmax_cross_entropy, weighted_cross_entropy,
     };
     pub use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
     pub use paceline_record::{RunDir, RunFileError};

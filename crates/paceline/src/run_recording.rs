@@ -1,6 +1,6 @@
 //! Records a session into a run directory, as the program does.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use paceline_engine::{
     FinalModel, Mode, NoteLevel, Session, SessionDescription, TaskContext, TrainError,
@@ -16,21 +16,32 @@ pub trait RecordRun {
     /// Writes logs, TensorBoard events, resource samples, the model and the summary to `run`. A
     /// session has no job: `job.toml` describes the session instead.
     ///
-    /// To continue a run from its checkpoints, record into [`RunDir::reopen`].
+    /// To continue a run from its checkpoints, record into [`RunDir::reopen`]. The results of the
+    /// session before move into `sessions/` when training starts: a run that has reached its end
+    /// keeps them.
     #[must_use]
     fn record(self, run: RunDir) -> Self;
 }
 
 impl RecordRun for Session {
     fn record(self, run: RunDir) -> Self {
+        let has_begun = Mutex::new(false);
         self.contexts(move |task| {
+            // Before any task starts, and only once the session's settings have been checked.
+            let mut has_begun = has_begun.lock().unwrap_or_else(PoisonError::into_inner);
+            if !*has_begun {
+                run.begin_session().map_err(refused)?;
+                *has_begun = true;
+            }
+            drop(has_begun);
             let mut graph = Vec::new();
             if task.name == "worker:0" {
                 library_job(task.session).write(&run).map_err(refused)?;
                 graph.clone_from(&task.session.graph);
             }
             let log = Arc::new(TaskLog::create(&run, task.name).map_err(refused)?);
-            Ok(Arc::new(RunDirContext { run: run.clone(), task: task.name.to_owned(), log, graph }))
+            let (run, task, digest) = (run.clone(), task.name.to_owned(), Mutex::default());
+            Ok(Arc::new(RunDirContext { run, task, log, graph, digest }))
         })
     }
 }
@@ -61,6 +72,8 @@ struct RunDirContext {
     log: Arc<TaskLog>,
     /// The model's operations; only worker 0 has them.
     graph: Vec<paceline_model::OpNode>,
+    /// The SHA-256 of the model's file, once it is written.
+    digest: Mutex<Option<String>>,
 }
 
 impl RunDirContext {
@@ -107,14 +120,16 @@ impl TaskContext for RunDirContext {
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
         let mut file = self.run.model_writer(model.layout, model.step, None).map_err(refused)?;
         model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
-        file.finish().map_err(refused)
+        let digest = file.finish().map_err(refused)?;
+        *self.digest.lock().unwrap_or_else(PoisonError::into_inner) = Some(digest);
+        Ok(())
     }
 
     fn save_best(&self, model: FinalModel<'_>, best: &BestTest) -> Result<(), TrainError> {
         let mut file =
             self.run.best_model_writer(model.layout, model.step, None).map_err(refused)?;
         model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
-        file.finish().and_then(|()| self.run.write_best_test(best)).map_err(refused)
+        file.finish().and_then(|_| self.run.write_best_test(best)).map_err(refused)
     }
 
     fn kept_best(&self) -> Result<Option<BestTest>, TrainError> {
@@ -122,7 +137,9 @@ impl TaskContext for RunDirContext {
     }
 
     fn save_summary(&self, summary: &Summary, _has_timeline: bool) -> Result<(), TrainError> {
-        write_summary(&self.run, summary).map_err(refused)
+        let model_sha256 = self.digest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = Summary { model_sha256, ..summary.clone() };
+        write_summary(&self.run, &kept).map_err(refused)
     }
 }
 

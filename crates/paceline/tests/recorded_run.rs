@@ -64,3 +64,24 @@ fn a_recorder_and_a_run_directory_both_record() {
     assert_eq!(steps.load(std::sync::atomic::Ordering::Relaxed), 5);
     assert!(dir.path().join("run/worker_0/resources.csv").is_file());
 }
+
+#[test]
+fn a_run_that_has_reached_its_end_keeps_its_results_when_it_is_started_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    let first = session(RunDir::create(&path).unwrap(), 6).run().unwrap();
+    let results = ["model.safetensors", "summary.json", "evaluation.json"];
+    let stored = paceline::record::model_file::load(&path.join(results[0]), &first.layout);
+    assert_eq!(stored.unwrap(), first.params);
+    std::fs::write(path.join(results[2]), "{}").unwrap();
+    let again = session(RunDir::reopen(&path).unwrap(), 6).resume().run().unwrap_err().to_string();
+    assert!(again.contains("nothing left to do"), "{again}");
+    assert!(results.iter().all(|file| path.join(file).is_file()));
+    assert!(!path.join("sessions").exists());
+
+    // An evaluation belongs to the model that was evaluated.
+    let servers = Sharing::servers(1).workers(2);
+    session(RunDir::reopen(&path).unwrap(), 10).resume().share(servers).run().unwrap();
+    assert!(results.iter().all(|file| path.join("sessions/1").join(file).is_file()));
+    assert!(!path.join(results[2]).exists() && !path.join("sessions/2").exists());
+}

@@ -296,7 +296,8 @@ impl<'a> LaunchedRun<'a> {
         let listener = self.tasks[index].listener.take();
         let cannot = PlaceError::while_doing(format!("cannot start {task} again"));
         self.tasks[index] = self.start_task(task, listener, true).map_err(cannot)?;
-        self.hooks.note(&format!("{task} is started again: it {}", describe_end(status)));
+        let (end, left) = (describe_end(status), self.restarts_left);
+        self.hooks.note(&format!("{task} is started again: it {end}; restarts left: {left}"));
         Ok(())
     }
 

@@ -52,6 +52,7 @@ mod cluster;
 mod deploy;
 mod emulate;
 mod error;
+mod keyed_hash;
 mod launch_hooks;
 mod launcher;
 mod launcher_channel;
@@ -70,11 +71,11 @@ pub use error::PlaceError;
 pub use launch_hooks::{LaunchHooks, LaunchSettings};
 pub use launcher::LaunchedRun;
 pub use launcher_channel::{CHANNEL_VARIABLE, ChannelEnds, LauncherChannel};
-pub use listen::{LISTENER_VARIABLE, inherited_listener, listen};
+pub use listen::{LISTENER_VARIABLE, bind_named, inherited_listener};
 pub use meeting::{AgreedRun, ExpectedTask, Meeting, MeetingHooks, MeetingSettings, RoleSettings};
 pub use placement::{
     MEET_VARIABLE, MeetingPart, PlaceFlags, Placement, PlacementRule, RankedPlace, RunId,
     SIZE_VARIABLE, Variables,
 };
 pub use tf_config::TF_CONFIG;
-pub use token::{TOKEN_VARIABLE, read_token, run_token};
+pub use token::{TOKEN_VARIABLE, read_only_token, read_token, run_token};

@@ -21,16 +21,22 @@ pub fn inherited_listener() -> Result<Option<TcpListener>, PlaceError> {
     Ok(Some(TcpListener::from(socket)))
 }
 
-/// The listening socket of a task with this address.
+/// Binds the listening socket of a task with this address.
 ///
-/// A loopback address is bound as it is. Any other name stands for this machine as others see it:
-/// the task then listens on all interfaces, which needs a token.
-pub fn listen(address: &str, has_token: bool) -> Result<TcpListener, PlaceError> {
-    if let Some(listener) = inherited_listener()? {
-        return Ok(listener);
-    }
+/// The named address is bound and no other, so that the task is not reachable over interfaces that
+/// the cluster does not use. Some names are not of this machine as it sees itself: those of
+/// services of Kubernetes, of a gateway that translates addresses, or names that become known only
+/// later. The task then listens on all interfaces, and `note` says so. Beyond loopback a token is
+/// required.
+///
+/// # Errors
+/// If the address is beyond loopback without a token, has no port, or cannot be bound.
+pub fn bind_named(
+    address: &str,
+    has_token: bool,
+    note: &mut dyn FnMut(&str),
+) -> Result<TcpListener, PlaceError> {
     let cannot = PlaceError::while_doing(format!("cannot listen on {address}"));
-    // A name may become known only later; then only its port matters here.
     let found: Vec<_> = address.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
     if !found.is_empty() && found.iter().all(|at| at.ip().is_loopback()) {
         return TcpListener::bind(&found[..]).map_err(cannot);
@@ -43,11 +49,51 @@ pub fn listen(address: &str, has_token: bool) -> Result<TcpListener, PlaceError>
     }
     let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     let port: u16 = port.ok_or_else(|| PlaceError::Usage(format!("{address} has no port")))?;
-    listen_on_all(port).map_err(cannot)
+    // Peers resolve the same name, and try all of its addresses.
+    let outer: Vec<_> = found.into_iter().filter(|at| !at.ip().is_loopback()).collect();
+    match TcpListener::bind(&outer[..]) {
+        Ok(listener) => Ok(listener),
+        Err(error) if outer.is_empty() || error.kind() == io::ErrorKind::AddrNotAvailable => {
+            note(&format!(
+                "{address} is not an address of this machine's own interfaces, so this task \
+                 listens on all of them"
+            ));
+            listen_on_all(port).map_err(cannot)
+        }
+        Err(error) => Err(cannot(error)),
+    }
 }
 
 /// A listening socket on all interfaces: for IPv6 and IPv4 if the system has both.
 pub(crate) fn listen_on_all(port: u16) -> io::Result<TcpListener> {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
         .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, UdpSocket};
+
+    use super::*;
+
+    fn bound(address: &str) -> (IpAddr, usize) {
+        let mut notes = 0;
+        let listener = bind_named(address, true, &mut |_| notes += 1).unwrap();
+        (listener.local_addr().unwrap().ip(), notes)
+    }
+
+    #[test]
+    fn the_named_address_is_bound_and_others_only_if_it_is_not_of_this_machine() {
+        assert_eq!(bound("127.0.0.1:0"), (Ipv4Addr::LOCALHOST.into(), 0));
+        // Connecting a datagram socket sends nothing; it finds this machine's own address.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("192.0.2.1:9").is_ok() {
+            let own = socket.local_addr().unwrap().ip();
+            assert_eq!(bound(&format!("{own}:0")), (own, 0));
+        }
+        for elsewhere in ["192.0.2.1:0", "no-such-name.invalid:0"] {
+            let (ip, notes) = bound(elsewhere);
+            assert!(ip.is_unspecified() && notes == 1, "{elsewhere}: {ip}, {notes} notes");
+        }
+    }
 }

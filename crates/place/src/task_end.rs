@@ -51,10 +51,13 @@ impl TaskEnd {
             return PlaceError::Interrupted { signal, text: why };
         }
         let task = self.task;
+        // What follows from an error that names the cause says nothing more.
+        let is_cause = why.is_some() && matches!(self.status.code(), Some(1..128));
         let mut text = match why {
             Some(why) => format!("{why} ({task})"),
             None => format!("the run failed: {task} {}", describe_end(self.status)),
         };
+        let others = if is_cause { &[] } else { others };
         others.iter().for_each(|other| text.push_str(&format!("\n  then {other}")));
         match self.status.code() {
             Some(code @ 1..128) => PlaceError::TaskFailed { text, code: code as u8 },

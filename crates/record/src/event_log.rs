@@ -198,8 +198,8 @@ impl EventLog {
             return Ok(());
         }
         let Some(events) = &mut self.events else { return Ok(()) };
-        let StepRecord { clock, tested, .. } = record;
-        let now = WorkerProgress { phases: clock.totals(), tested: *tested, steps: self.steps };
+        let StepRecord { clock, tested, touched, .. } = *record;
+        let now = WorkerProgress { phases: clock.totals(), tested, steps: self.steps, touched };
         self.curves.phases.write(events, record.position.global_step, now)
     }
 

@@ -38,6 +38,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 pub mod events;
+mod model_digest;
 pub mod model_file;
 pub mod names;
 pub mod timeline;
@@ -45,8 +46,10 @@ pub mod timeline;
 mod byte_budget;
 mod error;
 mod event_log;
+mod hex_digest;
 mod layer_description;
 mod library_job;
+mod line_writer;
 mod loss_curve;
 mod merged_samples;
 mod model_description;
@@ -74,6 +77,7 @@ pub use model_description::{
     DESCRIPTION_VERSION, InputDescription, InputKind, ModelDescription, ModelForm, RecordElements,
     RowNames,
 };
+pub use model_digest::check_model_digest;
 pub use model_reader::{ModelReader, StoredTensor};
 pub use paceline_observe::{ResourceUse, Summary, TaskSummary, WorkerTiming};
 pub use resource_curves::SampleSpacing;
@@ -81,7 +85,7 @@ pub use resource_table::ResourceTable;
 pub use run_dir::RunDir;
 pub use server_event_log::{ServerEventLog, ServerLogConfig};
 pub use summary::{StoredSummary, write_summary};
-pub use task_log::{TaskLog, write_line};
+pub use task_log::{TaskLog, flush_lines, write_line, write_line_after};
 pub use telemetry::Notice;
 pub use utc_time::UtcTime;
-pub use whole_file::write_whole;
+pub use whole_file::{unfinished_files, write_secret, write_whole};

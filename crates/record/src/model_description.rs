@@ -3,6 +3,7 @@
 //!
 //! The two parts are JSON in the metadata of the file, under the keys `featurizer` and `model`.
 
+use paceline_factor::{DeepShape, FactorForm};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -66,6 +67,11 @@ pub enum InputKind {
         features: usize,
         /// The index of the first feature: 0 or 1.
         first_index: u32,
+    },
+    /// LIBFFM text, whose indices count from 0.
+    Libffm {
+        /// The number of features.
+        features: usize,
     },
     /// Generated clicks, or the same rows as LIBSVM text whose indices count from 0.
     Clicks {
@@ -180,6 +186,7 @@ impl InputKind {
     pub fn name(&self) -> &'static str {
         match self {
             InputKind::Libsvm { .. } => "libsvm",
+            InputKind::Libffm { .. } => "libffm",
             InputKind::Clicks { .. } => "clicks",
             InputKind::Criteo { .. } => "criteo",
             InputKind::TfRecord { .. } => "tfrecord",
@@ -209,6 +216,35 @@ pub enum ModelForm {
         /// Number of features.
         features: usize,
     },
+    /// A factorization machine over sparse rows.
+    Fm {
+        /// Number of features.
+        features: usize,
+        /// The length of a feature's vector.
+        rank: usize,
+    },
+    /// A field-aware factorization machine over sparse rows.
+    Ffm {
+        /// Number of features.
+        features: usize,
+        /// Number of fields.
+        fields: usize,
+        /// The length of a vector.
+        rank: usize,
+    },
+    /// A perceptron on the vectors of sparse features.
+    Deep {
+        /// Number of features.
+        features: usize,
+        /// Number of fields.
+        fields: usize,
+        /// The length of a feature's vector.
+        rank: usize,
+        /// The outputs of the layers before the last.
+        hidden: Vec<usize>,
+        /// Whether pairs of vectors add to the score.
+        pairs: bool,
+    },
     /// A list of layers with softmax at its end.
     Network {
         /// The name in job files: `lenet`, `alexnet` or `network`.
@@ -220,14 +256,43 @@ pub enum ModelForm {
     },
 }
 
+impl From<FactorForm> for ModelForm {
+    fn from(form: FactorForm) -> Self {
+        match form {
+            FactorForm::Fm { features, rank } => ModelForm::Fm { features, rank },
+            FactorForm::Ffm { features, fields, rank } => ModelForm::Ffm { features, fields, rank },
+            FactorForm::Deep(DeepShape { features, fields, rank, hidden, has_pairs: pairs }) => {
+                ModelForm::Deep { features, fields, rank, hidden, pairs }
+            }
+        }
+    }
+}
+
 impl ModelForm {
     /// The name in job files.
     pub fn name(&self) -> &str {
         match self {
             ModelForm::Softmax { .. } => "softmax",
             ModelForm::Logistic { .. } => "logistic",
+            ModelForm::Fm { .. } => "fm",
+            ModelForm::Ffm { .. } => "ffm",
+            ModelForm::Deep { pairs: true, .. } => "deepfm",
+            ModelForm::Deep { .. } => "wide-deep",
             ModelForm::Network { name, .. } => name,
         }
+    }
+
+    /// What the model is built from, if it has vectors of features.
+    pub fn factors(&self) -> Option<FactorForm> {
+        Some(match *self {
+            ModelForm::Fm { features, rank } => FactorForm::Fm { features, rank },
+            ModelForm::Ffm { features, fields, rank } => FactorForm::Ffm { features, fields, rank },
+            ModelForm::Deep { features, fields, rank, ref hidden, pairs } => {
+                let (hidden, has_pairs) = (hidden.clone(), pairs);
+                FactorForm::Deep(DeepShape { features, fields, rank, hidden, has_pairs })
+            }
+            _ => return None,
+        })
     }
 }
 
@@ -246,6 +311,7 @@ mod tests {
         };
         let kinds = [
             InputKind::Libsvm { features, first_index: 0 },
+            InputKind::Libffm { features },
             InputKind::Clicks { features },
             InputKind::Criteo { features },
             InputKind::TfRecord { features, names: RowNames::default() },

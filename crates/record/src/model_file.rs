@@ -19,14 +19,16 @@
 //! ```
 
 use std::fs;
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use paceline_model::Layout;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::error::RunFileError;
+use crate::hex_digest::hex;
 use crate::model_description::{
     DESCRIPTION_VERSION, FEATURIZER, MODEL, ModelDescription, ModelForm,
 };
@@ -35,6 +37,10 @@ use crate::whole_file::temporary_path;
 
 /// The largest file that [`load`] reads, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 30;
+
+/// Numbers of a block that becomes a hole in the file if all of them are zero: a block of most file
+/// systems.
+const HOLE_FLOATS: usize = 1_024;
 
 /// Writes a model file, chunk by chunk, so that a large model need not be in memory twice. The file
 /// is complete or absent: [`finish`](ModelWriter::finish) gives it its name.
@@ -46,6 +52,8 @@ pub struct ModelWriter {
     path: PathBuf,
     temporary: PathBuf,
     file: fs::File,
+    /// Of all bytes so far.
+    hash: Sha256,
     /// Parameters that are not yet written.
     missing: usize,
 }
@@ -61,7 +69,8 @@ impl ModelWriter {
     ) -> Result<Self, RunFileError> {
         let temporary = temporary_path(path);
         let file = fs::File::create(&temporary).map_err(RunFileError::at("write", path))?;
-        let mut writer = Self { path: path.to_owned(), temporary, file, missing: layout.len() };
+        let (path, hash) = (path.to_owned(), Sha256::new());
+        let mut writer = Self { path, temporary, file, hash, missing: layout.len() };
         let header = header(layout, step, description);
         writer.write_bytes(&(header.len() as u64).to_le_bytes())?;
         writer.write_bytes(header.as_bytes())?;
@@ -75,20 +84,42 @@ impl ModelWriter {
     pub fn write(&mut self, params: &[f32]) -> Result<(), RunFileError> {
         assert!(params.len() <= self.missing, "{} parameters too many", params.len());
         self.missing -= params.len();
-        self.write_bytes(bytemuck::cast_slice(params))
+        // Blocks of zeros become holes: most features of a sparse model may never have occurred.
+        let mut rest = params;
+        while !rest.is_empty() {
+            let blocks = || rest.chunks(HOLE_FLOATS);
+            let is_hole = |block: &[f32]| block.iter().all(|param| param.to_bits() == 0);
+            let first = blocks().next().is_some_and(is_hole);
+            let alike = blocks().take_while(|block| is_hole(block) == first);
+            let (run, others) = rest.split_at(alike.map(<[f32]>::len).sum());
+            if first {
+                self.hash.update(bytemuck::cast_slice::<f32, u8>(run));
+                let over = SeekFrom::Current(size_of_val(run) as i64);
+                self.file.seek(over).map_err(RunFileError::at("write", &self.path))?;
+            } else {
+                self.write_bytes(bytemuck::cast_slice(run))?;
+            }
+            rest = others;
+        }
+        Ok(())
     }
 
-    /// Completes the file.
+    /// Completes the file. Returns its SHA-256, for the run's summary.
     ///
     /// # Panics
     /// If parameters are missing.
-    pub fn finish(self) -> Result<(), RunFileError> {
+    pub fn finish(mut self) -> Result<String, RunFileError> {
         assert_eq!(self.missing, 0, "parameters are missing");
-        let renamed = self.file.sync_all().and_then(|()| fs::rename(&self.temporary, &self.path));
-        renamed.map_err(RunFileError::at("write", &self.path))
+        // The file may end with a hole.
+        let sized = self.file.stream_position().and_then(|end| self.file.set_len(end));
+        let synced = sized.and_then(|()| self.file.sync_all());
+        let renamed = synced.and_then(|()| fs::rename(&self.temporary, &self.path));
+        renamed.map_err(RunFileError::at("write", &self.path))?;
+        Ok(hex(std::mem::take(&mut self.hash)))
     }
 
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), RunFileError> {
+        self.hash.update(bytes);
         self.file.write_all(bytes).map_err(RunFileError::at("write", &self.path))
     }
 }
@@ -227,6 +258,24 @@ mod tests {
             loaded.iter().map(|p| p.to_bits()).collect::<Vec<_>>()
         );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn zeros_take_no_space_and_load_as_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        let mut layout = Layout::new();
+        layout.push("weight", &[1_000_000], Group::Weights);
+        let mut params = vec![0.0; 1_000_000];
+        (params[0], params[300_001], params[300_002]) = (1.0, -0.0, 3.0);
+        let mut file = ModelWriter::create(&path, &layout, 0, None).unwrap();
+        params.chunks(70_001).for_each(|chunk| file.write(chunk).unwrap());
+        file.finish().unwrap();
+        let bits = |params: &[f32]| params.iter().map(|p| p.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&load(&path, &layout).unwrap()), bits(&params));
+        use std::os::unix::fs::MetadataExt;
+        let about = fs::metadata(&path).unwrap();
+        assert!(about.len() > 4_000_000 && about.blocks() * 512 < 400_000, "{about:?}");
     }
 
     #[test]

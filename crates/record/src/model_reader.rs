@@ -73,7 +73,9 @@ impl ModelReader {
         file.read_exact_at(&mut length, 0).map_err(|error| unsound(&error))?;
         let header = u64::from_le_bytes(length);
         if header > MAX_HEADER_BYTES {
-            return Err(unsound(&format!("its header has {header} bytes")));
+            return Err(wrong(
+                "this is not a model file: it is not a sound safetensors file".into(),
+            ));
         }
         let data = 8 + header;
         if data > about.len() {

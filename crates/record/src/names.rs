@@ -22,6 +22,8 @@ pub mod files {
     pub const BEST_MODEL: &str = "model-best.safetensors";
     /// The test of [`BEST_MODEL`], in the run directory.
     pub const BEST_TEST: &str = "model-best.json";
+    /// Why a run failed that has diverged, in the run directory.
+    pub const FAILURE: &str = "failure.json";
     /// The last evaluation of the trained model.
     pub const EVALUATION: &str = "evaluation.json";
     /// The merged timeline of all tasks, in the run directory.
@@ -35,8 +37,12 @@ pub mod files {
     pub const JOIN: &str = "join.json";
     /// A task's log, in its folder.
     pub const LOG: &str = "log.txt";
+    /// What was in a task's log before it began anew, in its folder.
+    pub const OLD_LOG: &str = "log.old.txt";
     /// The address of a task's metrics, in its folder.
     pub const METRICS_ADDRESS: &str = "http.txt";
+    /// The credential that a request for a task's metrics needs, if it needs one, in its folder.
+    pub const METRICS_TOKEN: &str = "http_token.txt";
     /// A task's resource samples, in its folder; see [`resources`] for a task that restarts.
     pub const RESOURCES: &str = "resources.csv";
     /// A task's part of the timeline, in its folder; see [`task_trace`] for a task that restarts.
@@ -172,6 +178,12 @@ pub mod tags {
     pub const LINK_MBIT_PER_S: &str = "work_pace/link_mbit_per_s";
     /// A worker's mean time to a gradient, in milliseconds.
     pub const GRADIENT_MS: &str = "work_pace/gradient_ms";
+    /// The keys of a step of a sparse model.
+    pub const KEYS_PER_STEP: &str = "work_sparse/keys_per_step";
+    /// Bytes of the keys of such a step.
+    pub const KEY_BYTES_PER_STEP: &str = "work_sparse/key_bytes_per_step";
+    /// Bytes of the parameters of these keys.
+    pub const VALUE_BYTES_PER_STEP: &str = "work_sparse/value_bytes_per_step";
     /// The mean staleness of the gradients that a server applied, in updates.
     pub const STALENESS: &str = "work_pace/staleness";
     /// The histogram of the staleness of all gradients that a server applied.

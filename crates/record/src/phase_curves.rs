@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use paceline_observe::{ComputeDelay, Phase, PhaseTotals, RunDelay};
+use paceline_observe::{ComputeDelay, Phase, PhaseTotals, RunDelay, TouchedKeys};
 
 use crate::events::{EventWriter, Tag};
 use crate::names::tags;
@@ -20,6 +20,8 @@ pub(crate) struct WorkerProgress {
     pub(crate) tested: Duration,
     /// Steps it has made so far.
     pub(crate) steps: u64,
+    /// What its batches touched so far.
+    pub(crate) touched: TouchedKeys,
 }
 
 /// Writes the curves of a worker's phases and of its time to a gradient.
@@ -32,6 +34,8 @@ pub(crate) struct PhaseCurves {
     run_delay: Tag,
     compute_delayed: Tag,
     loop_cpu: Tag,
+    /// Keys of a step, and the bytes of keys and of their parameters.
+    touched: [Tag; 3],
     /// How long the thread has had no core since the last point.
     delay: Option<RunDelay>,
     /// The same for the threads that compute for it.
@@ -49,6 +53,8 @@ impl PhaseCurves {
             run_delay: events.tag(tags::RUN_DELAY_PERCENT),
             compute_delayed: events.tag(tags::COMPUTE_DELAY_PERCENT),
             loop_cpu: events.tag(tags::LOOP_CPU_PERCENT),
+            touched: [tags::KEYS_PER_STEP, tags::KEY_BYTES_PER_STEP, tags::VALUE_BYTES_PER_STEP]
+                .map(|tag| events.tag(tag)),
             delay: None,
             compute_delay: None,
             before: None,
@@ -96,6 +102,28 @@ impl PhaseCurves {
             let busy = spent.of(Phase::Input) + spent.of(Phase::Compute);
             let gradient_ms = 1e3 * busy.as_secs_f64() / steps as f64;
             events.scalar(&self.gradient, step, gradient_ms as f32)?;
+        }
+        self.write_touched(events, step, before, now)
+    }
+
+    /// Adds a point for the keys of a step, if the model is sparse.
+    fn write_touched(
+        &self,
+        events: &mut EventWriter,
+        step: u64,
+        before: WorkerProgress,
+        now: WorkerProgress,
+    ) -> io::Result<()> {
+        let steps = now.steps.saturating_sub(before.steps);
+        if now.touched.keys == 0 || steps == 0 {
+            return Ok(());
+        }
+        // After a rewind the totals may be less than before.
+        let mean = |now: u64, before: u64| now.saturating_sub(before) as f32 / steps as f32;
+        let keys = mean(now.touched.keys, before.touched.keys);
+        let numbers = mean(now.touched.numbers, before.touched.numbers);
+        for (tag, value) in self.touched.iter().zip([keys, 4.0 * keys, 4.0 * numbers]) {
+            events.scalar(tag, step, value)?;
         }
         Ok(())
     }

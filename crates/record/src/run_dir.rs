@@ -2,8 +2,8 @@
 //! overwritten by another training.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,12 +15,14 @@ use crate::model_description::ModelDescription;
 use crate::model_file::ModelWriter;
 use crate::names::{files, folders, task_folder};
 use crate::utc_time::UtcTime;
-use crate::whole_file::write_whole;
+use crate::whole_file::{write_secret, write_whole};
 
 /// A directory that belongs to one run.
 #[derive(Clone, Debug)]
 pub struct RunDir {
     path: PathBuf,
+    /// An earlier session of the run has left files in it.
+    is_reopened: bool,
     /// Held by the process that leads the run, so that no other process resumes it meanwhile.
     _lock: Option<Arc<fs::File>>,
 }
@@ -41,10 +43,10 @@ impl RunDir {
         if fs::read_dir(wanted).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(refused("it is not empty"));
         }
-        fs::create_dir_all(wanted).map_err(RunFileError::at("make the run directory", wanted))?;
+        make_private(wanted).map_err(RunFileError::at("make the run directory", wanted))?;
         // Two runs may get here at once; the one that creates the first file owns the directory.
         match fs::File::create_new(wanted.join(files::JOB)) {
-            Ok(_) => Self { path: wanted.to_owned(), _lock: None }.locked(),
+            Ok(_) => Self { path: wanted.to_owned(), is_reopened: false, _lock: None }.locked(),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(refused("another run has just begun in it"))
             }
@@ -64,8 +66,8 @@ impl RunDir {
         for attempt in 1u32.. {
             let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
             let path = parent.join(format!("{name}-{stamp}{suffix}"));
-            match fs::create_dir(&path) {
-                Ok(()) => return Self { path, _lock: None }.locked(),
+            match private().create(&path) {
+                Ok(()) => return Self { path, is_reopened: false, _lock: None }.locked(),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(RunFileError::at("make the run directory", &path)(error)),
             }
@@ -73,30 +75,38 @@ impl RunDir {
         unreachable!("some number is free")
     }
 
-    /// Opens the directory of a run to resume it. The results of the session before move into
-    /// `sessions/`, and its job is copied there.
+    /// Opens the directory of a run to resume it. Nothing in it changes before
+    /// [`begin_session`](Self::begin_session).
     pub fn reopen(path: impl AsRef<Path>) -> Result<Self, RunFileError> {
         let path = path.as_ref();
-        let run = Self { path: path.to_owned(), _lock: None }.locked()?;
-        let job = path.join(files::JOB);
-        if !job.is_file() {
+        let run = Self { path: path.to_owned(), is_reopened: true, _lock: None }.locked()?;
+        if !path.join(files::JOB).is_file() {
             return Err(RunFileError::Refused(format!(
                 "{}: this is not a run directory",
                 path.display()
             )));
         }
-        let sessions = path.join(folders::SESSIONS);
+        Ok(run)
+    }
+
+    /// Call it when training starts. In a run that was reopened, the results of the session before
+    /// move into `sessions/`, and its job is copied there.
+    pub fn begin_session(&self) -> Result<(), RunFileError> {
+        if !self.is_reopened {
+            return Ok(());
+        }
+        let (job, sessions) = (self.path.join(files::JOB), self.path.join(folders::SESSIONS));
         let free = (1u32..).map(|n| sessions.join(n.to_string())).find(|place| !place.exists());
         let Some(place) = free else { unreachable!("some number is free") };
         fs::create_dir_all(&place).map_err(RunFileError::at("make the folder", &place))?;
         fs::copy(&job, place.join(files::JOB)).map_err(RunFileError::at("copy", &job))?;
-        for name in [files::SUMMARY, files::MODEL, files::TIMELINE] {
-            let file = path.join(name);
+        for name in [files::SUMMARY, files::MODEL, files::EVALUATION, files::TIMELINE] {
+            let file = self.path.join(name);
             if file.exists() {
                 fs::rename(&file, place.join(name)).map_err(RunFileError::at("move", &file))?;
             }
         }
-        Ok(run)
+        Ok(())
     }
 
     /// Locks the directory for as long as the value lives. The system unlocks it if the process
@@ -117,16 +127,17 @@ impl RunDir {
 
     /// Joins a run in which this task may have taken part before: its folder may exist.
     pub fn rejoin(path: &Path, task: &str) -> Result<Self, RunFileError> {
-        let run = Self { path: path.to_owned(), _lock: None };
+        let run = Self { path: path.to_owned(), is_reopened: false, _lock: None };
         let folder = run.task(task);
+        make_private(path).map_err(RunFileError::at("make the run directory", path))?;
         fs::create_dir_all(&folder).map_err(RunFileError::at("make the folder", &folder))?;
         Ok(run)
     }
 
     /// The directory of a run whose tasks join it later. It is created if it does not exist.
     pub fn prepare(path: &Path) -> Result<Self, RunFileError> {
-        fs::create_dir_all(path).map_err(RunFileError::at("make the run directory", path))?;
-        Ok(Self { path: path.to_owned(), _lock: None })
+        make_private(path).map_err(RunFileError::at("make the run directory", path))?;
+        Ok(Self { path: path.to_owned(), is_reopened: false, _lock: None })
     }
 
     /// Joins a run that several tasks share: the directory may exist, this task's folder must
@@ -145,7 +156,7 @@ impl RunDir {
         is_same_run: impl FnOnce(&Path) -> bool,
     ) -> Result<Self, RunFileError> {
         match wanted.or_else(|| Some(run).filter(|run| is_same_run(run))) {
-            Some(path) => Ok(Self { path: path.to_owned(), _lock: None }),
+            Some(path) => Ok(Self { path: path.to_owned(), is_reopened: false, _lock: None }),
             None => Self::create_in_runs(name),
         }
     }
@@ -246,14 +257,31 @@ impl RunDir {
 
     /// Writes a file that only its owner can read. The file is complete or absent.
     pub fn write_secret(&self, name: &str, contents: &[u8]) -> Result<(), RunFileError> {
-        let mut options = fs::File::options();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        write_whole(&self.path.join(name), |temporary| options.open(temporary)?.write_all(contents))
+        write_secret(&self.path.join(name), contents)
     }
 
     /// Writes a file of the run. The file is complete or absent.
     pub fn write(&self, name: &str, contents: &[u8]) -> Result<(), RunFileError> {
         write_whole(&self.path.join(name), |temporary| fs::write(temporary, contents))
+    }
+}
+
+/// Makes directories that only their owner may read: a job names files, and a model tells about its
+/// data.
+fn private() -> fs::DirBuilder {
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+/// Makes a private directory unless it exists. Directories above it are made as usual.
+fn make_private(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match private().create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Files that are complete or absent, never half written.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::RunFileError;
+use crate::names::files;
 
 /// Lets `write` write a file under a temporary name, and renames it once it is complete and on
 /// disk. On failure the temporary file is removed.
@@ -22,9 +24,22 @@ pub fn write_whole(
     })
 }
 
+/// Where the summary and the models of a run are until they are complete. A process that ends at
+/// once leaves them, unless it removes them.
+pub fn unfinished_files(run: &Path) -> [PathBuf; 3] {
+    [files::SUMMARY, files::MODEL, files::BEST_MODEL].map(|name| temporary_path(&run.join(name)))
+}
+
 /// Where a file is written until it is complete.
 pub(crate) fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".tmp");
     path.with_file_name(name)
+}
+
+/// Writes a file that only its owner can read. The file is complete or absent.
+pub fn write_secret(path: &Path, contents: &[u8]) -> Result<(), RunFileError> {
+    let mut options = fs::File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    write_whole(path, |temporary| options.open(temporary)?.write_all(contents))
 }

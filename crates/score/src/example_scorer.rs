@@ -166,9 +166,9 @@ impl ExampleScorer {
     fn score_rows(&mut self, rows: &SparseRows, which: Range<usize>, scored: &mut ScoredRows) {
         scored.numbers.extend(which.clone().map(|index| index as u64 + 1));
         self.rows.fill(rows, which);
-        let SparseBuffer { starts, keys, values, labels, .. } = &self.rows;
+        let SparseBuffer { starts, keys, values, labels, fields, .. } = &self.rows;
         scored.labels.extend_from_slice(labels);
-        let scores = self.scorer.score_rows(Rows { starts, places: keys, values });
+        let scores = self.scorer.score_rows(Rows { starts, places: keys, values }, fields);
         scored.scores.extend_from_slice(scores);
     }
 

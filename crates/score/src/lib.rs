@@ -28,7 +28,7 @@
 //! let model = TrainedModel::load(&path)?;
 //! let input = paceline_score::ScoreInput::Text(vec![TextSource::File(rows)]);
 //! let mut out = Vec::new();
-//! let counts = predict(&model, &input, &PredictOptions::default(), &mut out, &|| false)?;
+//! let counts = predict(&model, &input, &PredictOptions::default(), &mut out, &|_| false)?;
 //! assert_eq!((counts.rows, counts.bad), (2, 0));
 //! assert_eq!(out, b"line,p_yes\n1,0.5\n2,1.0\n");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -83,7 +83,7 @@ pub use open_input::{InputFiles, open_input};
 pub use output_file::OutputFile;
 pub use output_rows::{IdValue, OutputFormat, OutputRows};
 pub use pipeline::StopFn;
-pub use predict::{BadRows, PredictCounts, PredictOptions, predict};
+pub use predict::{BadRows, PredictCounts, PredictObserver, PredictOptions, predict};
 pub use scorer::Scorer;
 pub use scoring::ScoreInput;
 pub use text_chunks::TextSource;

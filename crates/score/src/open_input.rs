@@ -12,7 +12,8 @@ use paceline_arrays::{
 use paceline_data::sniff::{FileKind, sniff_file};
 use paceline_data::sparse::{FeatureNames, LabelRule, open_row_cache, source_files};
 use paceline_data::{
-    ElementForm, Images, OnBad, OpenReport, SparseKind, SparseRows, SparseSpec, idx, open_sparse,
+    ElementForm, Images, OnBad, OpenObserver, OpenReport, SparseKind, SparseRows, SparseSpec, idx,
+    open_sparse,
 };
 use paceline_record::{InputKind, RecordElements, RowNames};
 
@@ -38,11 +39,16 @@ pub struct InputFiles {
     pub on_bad: OnBad,
 }
 
-/// Opens files as input of a model.
+/// Opens files as input of a model. `observer` learns how far files are that are read or unpacked
+/// as a whole first.
 ///
 /// # Errors
 /// If there are none, one cannot be opened, or one is of a kind that the model does not take.
-pub fn open_input(model: &TrainedModel, files: &InputFiles) -> Result<ScoreInput, ScoreError> {
+pub fn open_input(
+    model: &TrainedModel,
+    files: &InputFiles,
+    observer: &mut dyn OpenObserver,
+) -> Result<ScoreInput, ScoreError> {
     if files.paths.is_empty() {
         return Err(ScoreError::Refused("name an input, or - for standard input".into()));
     }
@@ -60,8 +66,8 @@ pub fn open_input(model: &TrainedModel, files: &InputFiles) -> Result<ScoreInput
         InputKind::Digits { rows, columns } => {
             open_idx(model, files, [*rows, *columns]).map(ScoreInput::Examples)
         }
-        InputKind::TfRecord { features, names } => open_records(files, *features, names),
-        InputKind::Numpy { .. } => open_arrays(files, kind).map(ScoreInput::Examples),
+        InputKind::TfRecord { features, names } => open_records(files, *features, names, observer),
+        InputKind::Numpy { .. } => open_arrays(files, kind, observer).map(ScoreInput::Examples),
         InputKind::Records {
             shape,
             elements: RecordElements::Pictures { resize, mean, std },
@@ -74,6 +80,9 @@ pub fn open_input(model: &TrainedModel, files: &InputFiles) -> Result<ScoreInput
         InputKind::Records { .. } => open_dense_records(files, kind).map(ScoreInput::Examples),
         InputKind::Libsvm { .. } | InputKind::Clicks { .. } => {
             open_text(files, &|kind| kind == FileKind::Libsvm, "LIBSVM text")
+        }
+        InputKind::Libffm { .. } => {
+            open_text(files, &|kind| kind == FileKind::Libffm, "LIBFFM text")
         }
         InputKind::Criteo { .. } => {
             // Without its label, a line has 39 columns.
@@ -185,6 +194,7 @@ fn open_records(
     files: &InputFiles,
     features: usize,
     names: &RowNames,
+    observer: &mut dyn OpenObserver,
 ) -> Result<ScoreInput, ScoreError> {
     let path = one_path(files, "TFRecords")?;
     for file in source_files(path)? {
@@ -205,15 +215,18 @@ fn open_records(
         },
         ..SparseSpec::at(SparseKind::TfRecord, path)
     };
-    let mut ignore = |_: OpenReport<'_>| ControlFlow::Continue(());
-    let rows: SparseRows = open_sparse(&spec, &mut ignore)?.train;
+    let rows: SparseRows = open_sparse(&spec, observer)?.train;
     let (skipped, origin) = (rows.skipped(), path.display().to_string());
     let input = ExampleInput::labelled(ExampleSource::Rows(rows), &origin);
     Ok(ScoreInput::Examples(ExampleInput { skipped, ..input }))
 }
 
 /// Arrays in numpy's files.
-fn open_arrays(files: &InputFiles, kind: &InputKind) -> Result<ExampleInput, ScoreError> {
+fn open_arrays(
+    files: &InputFiles,
+    kind: &InputKind,
+    observer: &mut dyn OpenObserver,
+) -> Result<ExampleInput, ScoreError> {
     let InputKind::Numpy { shape, pixels, inputs, labels } = kind else {
         unreachable!("the model takes arrays")
     };
@@ -235,7 +248,8 @@ fn open_arrays(files: &InputFiles, kind: &InputKind) -> Result<ExampleInput, Sco
         None if files.needs_labels => ArrayLabels::Beside,
         None => ArrayLabels::Unread,
     };
-    let examples = ExampleSource::Examples(Arc::new(open_array_inputs(path, &spec, &from)?));
+    let arrays = open_array_inputs(path, &spec, &from, observer)?;
+    let examples = ExampleSource::Examples(Arc::new(arrays));
     let input = ExampleInput::labelled(examples, &path.display().to_string());
     Ok(if from == ArrayLabels::Unread { input.without_labels() } else { input })
 }

@@ -40,6 +40,11 @@ impl OutputFile {
         Ok(Self { path: path.to_owned(), part, file, replaces: force })
     }
 
+    /// Where the file is until it is complete.
+    pub fn part(&self) -> &Path {
+        &self.part
+    }
+
     /// Completes the file and gives it its name.
     ///
     /// # Errors

@@ -89,6 +89,10 @@ pub(crate) fn run_in_order<J: Send + 'static, R: Send + 'static>(
             None => receive(&results[index % results.len()], stop)?,
         };
         let JobOutcome::Done(result) = outcome else { break };
+        // Results may keep coming, so that no wait asks.
+        if stop() {
+            return Err(ScoreError::Interrupted);
+        }
         // The next result, if it is there already, shows that this one is not the last for now.
         pending = results[(index + 1) % results.len()].try_recv().ok();
         take(result?, !matches!(pending, Some(JobOutcome::Done(_))))?;
@@ -123,6 +127,7 @@ pub(crate) fn thread_count(wanted: Option<usize>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -179,6 +184,19 @@ mod tests {
             Box::new(|job| if job == 3 { panic!("on purpose") } else { Ok(job) });
         let error = run_in_order(jobs(10), vec![work], &|| false, &mut |_, _| Ok(())).unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
+    }
+
+    #[test]
+    fn it_stops_while_results_keep_coming() {
+        let taken = Cell::new(0);
+        let mut take = |_, _| {
+            taken.set(taken.get() + 1);
+            Ok(())
+        };
+        let stop = || taken.get() == 3;
+        let stopped = run_in_order(jobs(100_000), workers(2), &stop, &mut take);
+        assert!(matches!(stopped, Err(ScoreError::Interrupted)));
+        assert_eq!(taken.get(), 3);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Predictions: scores an input and writes an answer for each row.
 
+use std::cell::Cell;
 use std::io::Write;
 
 use crate::answer::{AnswerStyle, Answerer};
 use crate::answer_rows::{AnswerBlock, AnswerLayout, AnswerRows, AnswerSink};
 use crate::error::ScoreError;
 use crate::output_rows::{IdValue, OutputFormat};
-use crate::pipeline::StopFn;
 use crate::scored_rows::{BadRow, ScoredRows};
 use crate::scoring::{ScoreInput, score};
 use crate::table_featurizer::id_columns;
@@ -48,19 +48,22 @@ pub struct PredictCounts {
     pub first_bad: Option<String>,
 }
 
+/// Learns how many rows are done, several times a second, and says whether to stop.
+pub type PredictObserver<'a> = &'a dyn Fn(u64) -> bool;
+
 /// Scores every row of an input and writes an answer for each to `out`, in the order of the input.
 /// The output is flushed whenever no other answer is ready, so a line of a stream is answered as
 /// it arrives.
 ///
 /// # Errors
 /// If the input cannot be read, does not fit the model or has no row, a row cannot be scored and
-/// must not be skipped, the output cannot be written, or `stop` says so.
+/// must not be skipped, the output cannot be written, or `observer` says so.
 pub fn predict(
     model: &TrainedModel,
     input: &ScoreInput,
     options: &PredictOptions,
     out: &mut dyn Write,
-    stop: StopFn<'_>,
+    observer: PredictObserver<'_>,
 ) -> Result<PredictCounts, ScoreError> {
     if options.format == OutputFormat::Parquet && cfg!(not(feature = "parquet")) {
         let what = "this program was built without the feature parquet; choose csv or jsonl";
@@ -77,21 +80,31 @@ pub fn predict(
         has_errors: options.bad_rows == BadRows::Mark,
     };
     let rows = AnswerRows::new(options.format, &layout);
-    let mut sink = AnswerSink::start(&rows, out)?;
-    let mut writer = AnswerWriter { ids, answerer, rows, bad_rows: options.bad_rows };
+    // The first answers start it: a file that does not fit the model leaves no header. A program
+    // that asks through a pipe may wait for the header.
+    let mut sink = input.is_stream().then(|| AnswerSink::start(&rows, out)).transpose()?;
+    let mut writer = AnswerWriter { ids, answerer, rows: rows.clone(), bad_rows: options.bad_rows };
     let write = move |scored| writer.write(&scored);
     let mut counts = skipped_before(input);
+    let done = Cell::new(0);
     let mut take = |answers: Answers, is_last: bool| {
         counts.rows += answers.counts.rows;
         counts.bad += answers.counts.bad;
+        done.set(counts.rows + counts.bad);
         counts.first_bad = counts.first_bad.take().or(answers.counts.first_bad);
-        sink.write(answers.block, out)?;
+        if sink.is_none() {
+            sink = Some(AnswerSink::start(&rows, out)?);
+        }
+        if let Some(sink) = &mut sink {
+            sink.write(answers.block, out)?;
+        }
         if is_last { out.flush().map_err(ScoreError::output) } else { Ok(()) }
     };
-    score(model, input, options.threads, stop, write, &mut take)?;
+    score(model, input, options.threads, &|| observer(done.get()), write, &mut take)?;
     if counts.rows + counts.bad == 0 {
         return Err(ScoreError::Refused(format!("{}: there are no rows", input.origin())));
     }
+    let sink = sink.map_or_else(|| AnswerSink::start(&rows, out), Ok)?;
     sink.finish(out)?;
     Ok(counts)
 }

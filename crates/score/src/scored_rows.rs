@@ -16,6 +16,8 @@ pub(crate) struct FeatureBlock {
     keys: Vec<u32>,
     /// The values of the keys; empty as long as all are 1.
     values: Vec<f32>,
+    /// The fields of the keys; empty if the model needs none.
+    fields: Vec<u16>,
     /// All values of dense examples.
     pub(crate) dense: Vec<f32>,
     /// The class of each row, or [`NO_LABEL`].
@@ -30,6 +32,7 @@ impl FeatureBlock {
         self.starts.push(0);
         self.keys.clear();
         self.values.clear();
+        self.fields.clear();
         self.dense.clear();
         self.labels.clear();
         self.ids.clear();
@@ -51,6 +54,11 @@ impl FeatureBlock {
         self.push_label(label);
     }
 
+    /// Appends the fields of the keys of the row that was appended last.
+    pub(crate) fn push_fields(&mut self, fields: impl IntoIterator<Item = u16>) {
+        self.fields.extend(fields);
+    }
+
     /// Appends a sparse row as a vector of this many values.
     pub(crate) fn push_vector(&mut self, row: SparseRow<'_>, values: usize, label: Option<u32>) {
         let at = self.dense.len();
@@ -65,6 +73,10 @@ impl FeatureBlock {
     #[inline]
     pub(crate) fn push_label(&mut self, label: Option<u32>) {
         self.labels.push(label.unwrap_or(NO_LABEL));
+    }
+
+    pub(crate) fn fields(&self) -> &[u16] {
+        &self.fields
     }
 
     pub(crate) fn rows(&self) -> Rows<'_> {

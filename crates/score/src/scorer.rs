@@ -26,6 +26,7 @@ pub struct Scorer {
     inputs: usize,
     /// `None` for logistic regression, whose scores need no scratch memory.
     model: Option<Box<dyn Model>>,
+    takes_rows: bool,
     /// The same for images in patches, if it has such a form.
     patch_model: Option<Softmax>,
     tally: Tally,
@@ -47,6 +48,9 @@ impl Scorer {
     fn new(trained: &TrainedModel) -> Result<Self, ScoreError> {
         let model: Option<Box<dyn Model>> = match (&trained.description().form, trained) {
             (ModelForm::Logistic { .. }, _) => None,
+            (ModelForm::Fm { .. } | ModelForm::Ffm { .. } | ModelForm::Deep { .. }, _) => {
+                trained.description().form.factors().map(|form| form.build(1.0) as _)
+            }
             (ModelForm::Softmax { inputs, classes }, _) => {
                 Some(Box::new(Softmax::new(*inputs, *classes)))
             }
@@ -70,6 +74,7 @@ impl Scorer {
             outputs: trained.outputs(),
             inputs: trained.inputs(),
             model,
+            takes_rows: trained.is_sparse(),
             patch_model,
             tally: Tally::keeping_scores(),
             labels: Vec::new(),
@@ -84,18 +89,33 @@ impl Scorer {
 
     /// Whether the model takes sparse rows.
     pub fn takes_rows(&self) -> bool {
-        self.model.is_none()
+        self.takes_rows
     }
 
-    /// The scores of sparse rows, example after example.
+    /// The scores of sparse rows, example after example. `fields` has the field of each key, if the
+    /// model needs fields.
     ///
     /// # Panics
-    /// If the model takes dense examples, or a key is not below its number of features.
-    pub fn score_rows(&mut self, rows: Rows<'_>) -> &[f32] {
-        assert!(self.model.is_none(), "the model takes dense examples");
-        self.scores.clear();
-        rows.linear_scores(&self.params, &mut self.scores);
-        &self.scores
+    /// If the model takes dense examples, a key is not below its number of features, or fields that
+    /// it needs are missing or not below their number.
+    pub fn score_rows(&mut self, rows: Rows<'_>, fields: &[u16]) -> &[f32] {
+        assert!(self.takes_rows, "the model takes dense examples");
+        let Some(model) = &mut self.model else {
+            self.scores.clear();
+            rows.linear_scores(&self.params, &mut self.scores);
+            return &self.scores;
+        };
+        self.tally.clear();
+        // Scores do not depend on labels.
+        let examples = rows.starts.len() - 1;
+        self.labels.resize(examples.max(self.labels.len()), 0);
+        for from in (0..examples).step_by(model.max_block()) {
+            let to = (from + model.max_block()).min(examples);
+            let rows = Rows { starts: &rows.starts[from..=to], ..rows };
+            let block = Batch::sparse(rows, &self.labels[from..to]).with_fields(fields);
+            model.evaluate(&self.params, block, &mut self.tally);
+        }
+        self.tally.scores()
     }
 
     /// The scores of dense examples, given by all their values.
@@ -103,7 +123,8 @@ impl Scorer {
     /// # Panics
     /// If the model takes sparse rows, or the values are not those of whole examples.
     pub fn score_values(&mut self, values: &[f32]) -> &[f32] {
-        let Some(model) = &mut self.model else { panic!("the model takes sparse rows") };
+        assert!(!self.takes_rows, "the model takes sparse rows");
+        let Some(model) = &mut self.model else { unreachable!("it takes dense examples") };
         assert!(values.len().is_multiple_of(self.inputs), "values of whole examples");
         self.tally.clear();
         let most = model.max_block();

@@ -22,6 +22,14 @@ pub enum ScoreInput {
 }
 
 impl ScoreInput {
+    /// Whether rows arrive on standard input.
+    pub(crate) fn is_stream(&self) -> bool {
+        match self {
+            ScoreInput::Examples(_) => false,
+            ScoreInput::Text(sources) => sources.contains(&TextSource::StandardInput),
+        }
+    }
+
     /// Where rows come from, for messages.
     pub fn origin(&self) -> String {
         match self {
@@ -96,6 +104,15 @@ fn check_examples(model: &TrainedModel, input: &ExampleInput) -> Result<(), Scor
     } else {
         !model.is_sparse() && input.inputs() == model.inputs()
     };
+    if let (ExampleSource::Rows(rows), fields @ 1..) = (&input.source, model.fields())
+        && !(1..=fields).contains(&rows.fields())
+    {
+        return Err(ScoreError::Refused(format!(
+            "{}: its rows have {} fields, but the model has {fields}",
+            input.origin,
+            rows.fields()
+        )));
+    }
     if fits {
         return Ok(());
     }

@@ -18,6 +18,8 @@ pub(crate) struct TableFeaturizer {
     featurizer: Arc<Featurizer>,
     /// Whether the model takes all features as a vector.
     is_dense: bool,
+    /// The first feature of each field, if the model needs fields.
+    field_starts: Vec<u32>,
     columns: Option<FileColumns>,
     row: EncodedRow,
 }
@@ -33,8 +35,9 @@ struct FileColumns {
 }
 
 impl TableFeaturizer {
-    pub(crate) fn new(featurizer: Arc<Featurizer>, is_dense: bool) -> Self {
-        Self { featurizer, is_dense, columns: None, row: EncodedRow::default() }
+    pub(crate) fn new(featurizer: Arc<Featurizer>, is_dense: bool, has_fields: bool) -> Self {
+        let field_starts = if has_fields { featurizer.field_starts() } else { Vec::new() };
+        Self { featurizer, is_dense, field_starts, columns: None, row: EncodedRow::default() }
     }
 
     /// The columns of the file that a chunk is from.
@@ -95,7 +98,10 @@ fn named_columns(
         false if header.contains(&b'\r') && !header.ends_with(b"\n") => {
             "; lines end with carriage returns alone: convert them with tr '\\r' '\\n'"
         }
-        false => "; the first row must name the columns",
+        false if names.iter().any(|name| name.trim().parse::<f64>().is_ok()) => {
+            "; the first row must name the columns"
+        }
+        false => "; the file has none of the model's columns",
     };
     (names, hint)
 }
@@ -105,6 +111,7 @@ impl TextFeaturizer for TableFeaturizer {
         let is_dense = self.is_dense;
         let features = self.featurizer.features();
         let mut row = std::mem::take(&mut self.row);
+        let starts = std::mem::take(&mut self.field_starts);
         let columns = self.columns_of(chunk)?;
         let text = chunk.text();
         let mut records = Records::new(text, columns.format);
@@ -135,10 +142,14 @@ impl TextFeaturizer for TableFeaturizer {
             } else {
                 rows.block.push_row(&row.keys, &row.values, row.label);
             }
+            if !starts.is_empty() {
+                let field = |key: &u32| starts.partition_point(|start| start <= key) as u16 - 1;
+                rows.block.push_fields(row.keys.iter().map(field));
+            }
             rows.block.ids.extend(columns.ids.iter().map(id));
             rows.end_row(line);
         }
-        self.row = row;
+        (self.row, self.field_starts) = (row, starts);
         Ok(())
     }
 }

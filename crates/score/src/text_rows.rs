@@ -47,7 +47,7 @@ impl TextRows<'_> {
             return;
         }
         let scores = if self.scorer.takes_rows() {
-            self.scorer.score_rows(self.block.rows())
+            self.scorer.score_rows(self.block.rows(), self.block.fields())
         } else {
             self.scorer.score_values(&self.block.dense)
         };

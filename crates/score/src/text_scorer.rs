@@ -16,6 +16,8 @@ struct LineFeaturizer {
     parser: LineParser,
     /// The number of values of a row, if the model takes vectors.
     dense: Option<usize>,
+    /// The number of fields of the model; 0 if it needs none, and then rows have none.
+    fields: usize,
 }
 
 impl TextFeaturizer for LineFeaturizer {
@@ -29,10 +31,17 @@ impl TextFeaturizer for LineFeaturizer {
                 Ok(None) => {}
                 Ok(Some(ParsedRow { row, has_label })) => {
                     let label = has_label.then_some(row.label);
+                    let unknown = |field: &&u16| usize::from(**field) >= self.fields;
+                    if let Some(field) = row.fields.iter().find(unknown) {
+                        let what = format!("field {field}, but the model has {}", self.fields);
+                        rows.push_bad(number, what, Vec::new());
+                        continue;
+                    }
                     match self.dense {
                         None => rows.block.push_row(row.keys, row.values, label),
                         Some(values) => rows.block.push_vector(row, values, label),
                     }
+                    rows.block.push_fields(row.fields.iter().copied());
                     rows.end_row(number);
                 }
                 Err(what) => rows.push_bad(number, what, Vec::new()),
@@ -52,11 +61,15 @@ pub(crate) fn text_featurizer(model: &TrainedModel) -> Option<Box<dyn TextFeatur
         InputKind::Libsvm { features, first_index } => {
             (SparseFormat::Libsvm, features, first_index)
         }
+        InputKind::Libffm { features } => (SparseFormat::Libffm, features, 0),
+        // Generated clicks are text with fields, if the model needs them.
+        InputKind::Clicks { features } if model.fields() > 0 => (SparseFormat::Libffm, features, 0),
         InputKind::Clicks { features } => (SparseFormat::Libsvm, features, 1),
         InputKind::Criteo { features } => (SparseFormat::Criteo, features, 0),
         InputKind::Table { .. } => {
             let featurizer = model.table_featurizer()?.clone();
-            return Some(Box::new(TableFeaturizer::new(featurizer, !model.is_sparse())));
+            let (is_dense, has_fields) = (!model.is_sparse(), model.fields() > 0);
+            return Some(Box::new(TableFeaturizer::new(featurizer, is_dense, has_fields)));
         }
         _ => return None,
     };
@@ -64,13 +77,15 @@ pub(crate) fn text_featurizer(model: &TrainedModel) -> Option<Box<dyn TextFeatur
     if features != model.inputs() || features > MAX_FEATURES {
         return None;
     }
+    let fields = model.fields();
     let parser = LineParser::new(format, features, first_index);
+    let parser = if fields > 0 { parser.with_fields() } else { parser };
     let (parser, dense) = if model.is_sparse() {
         (parser, None)
     } else {
         (parser.with_classes(model.class_names()), Some(features))
     };
-    Some(Box::new(LineFeaturizer { parser, dense }))
+    Some(Box::new(LineFeaturizer { parser, dense, fields }))
 }
 
 /// Scores chunks of text on one thread.

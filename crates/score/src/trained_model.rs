@@ -11,6 +11,8 @@ use crate::error::ScoreError;
 
 /// The greatest size of anything in a description. Below it, no product of two overflows.
 const MOST: usize = 1 << 32;
+/// The greatest number of parameters of a model with vectors of features.
+const MOST_PARAMETERS: u128 = 1 << 40;
 
 /// A trained model: what its file says, and its parameters. Clones share the parameters.
 #[derive(Clone, Debug)]
@@ -103,14 +105,23 @@ impl TrainedModel {
     pub fn inputs(&self) -> usize {
         match &self.description.form {
             ModelForm::Softmax { inputs, .. } => *inputs,
-            ModelForm::Logistic { features } => *features,
+            ModelForm::Logistic { features }
+            | ModelForm::Fm { features, .. }
+            | ModelForm::Ffm { features, .. }
+            | ModelForm::Deep { features, .. } => *features,
             ModelForm::Network { input, .. } => input.iter().product(),
         }
     }
 
+    /// The number of fields that the model tells apart; 0 if it needs none.
+    pub fn fields(&self) -> usize {
+        self.description.form.factors().map_or(0, |form| form.fields())
+    }
+
     /// Whether the model takes sparse rows.
     pub fn is_sparse(&self) -> bool {
-        matches!(self.description.form, ModelForm::Logistic { .. })
+        let form = &self.description.form;
+        matches!(form, ModelForm::Logistic { .. }) || form.factors().is_some()
     }
 
     /// What turns rows into features, if the model takes tables.
@@ -165,6 +176,14 @@ fn layout(form: &ModelForm, architecture: Option<&Architecture>) -> Result<Layou
             check_sizes(&[*features])?;
             layout.push("weight", &[*features], Group::Weights);
             layout.push("bias", &[1], Group::Biases);
+        }
+        (ModelForm::Fm { .. } | ModelForm::Ffm { .. } | ModelForm::Deep { .. }, _) => {
+            let Some(form) = form.factors() else { unreachable!("it has vectors") };
+            check_sizes(&form.sizes())?;
+            if form.parameters() > MOST_PARAMETERS {
+                return Err(format!("its description has {} parameters", form.parameters()));
+            }
+            layout = form.build(1.0).layout().clone();
         }
         (ModelForm::Network { .. }, None) => unreachable!("a network has an architecture"),
     }

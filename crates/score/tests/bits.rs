@@ -155,13 +155,13 @@ fn logistic_regression_whose_test_sees_a_compact_slice() {
         model.evaluate(&slice, Batch::sparse(rows, &labels), &mut tally);
         let mut scorer = trained.scorer().unwrap();
         let rows = Rows { starts: &starts, places: &keys, values };
-        assert_eq!(scorer.score_rows(rows), tally.scores());
+        assert_eq!(scorer.score_rows(rows, &[]), tally.scores());
         for (row, expected) in starts.windows(2).zip(tally.scores()) {
             let range = row[0] as usize..row[1] as usize;
             let own = if values.is_empty() { values } else { &values[range.clone()] };
             let alone = [0, row[1] - row[0]];
             let one = Rows { starts: &alone, places: &keys[range], values: own };
-            assert_eq!(scorer.score_rows(one), [*expected]);
+            assert_eq!(scorer.score_rows(one, &[]), [*expected]);
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::infer::PlannedColumn;
 use crate::open::{PlannedTable, TableSpec, plan_columns, plan_table};
 use crate::table_text::TableText;
 
+/// Bits of a hash for a dense model, as a job has them by default.
+const DENSE_BITS: u32 = 10;
+
 /// The sections `[data]` and `[data.columns]` of a job for this table, with the reasons as
 /// comments.
 ///
@@ -21,7 +24,11 @@ pub fn describe_table(
     observer: &mut dyn OpenObserver,
 ) -> Result<String, DataError> {
     let files = source_files(&spec.path)?;
-    let table = plan_columns(spec, &files[0], false, observer)?;
+    let mut table = plan_columns(spec, &files[0], false, observer)?;
+    if needs_dense_model(&table) {
+        let spec = TableSpec { bits: DENSE_BITS, ..spec.clone() };
+        table = plan_columns(&spec, &files[0], false, observer)?;
+    }
     Ok(section(&spec.path.display().to_string(), &table))
 }
 
@@ -37,8 +44,16 @@ pub fn describe_stream(
     let unpacked = paceline_data::unpack::Unpacked::new(source);
     let mut content = unpacked.map_err(DataError::io("read", name))?;
     let text = TableText::open(name, Box::new(&mut content), &spec.format)?;
-    let table = plan_table(spec, &text, false)?;
+    let mut table = plan_table(spec, &text, false)?;
+    if needs_dense_model(&table) {
+        table = plan_table(&TableSpec { bits: DENSE_BITS, ..spec.clone() }, &text, false)?;
+    }
     Ok(section("PATH", &table))
+}
+
+/// Whether the label has more classes than logistic regression tells apart.
+fn needs_dense_model(table: &PlannedTable) -> bool {
+    table.label.as_ref().is_some_and(|label| label.classes > 2)
 }
 
 fn section(path: &str, table: &PlannedTable) -> String {
@@ -55,7 +70,8 @@ fn section(path: &str, table: &PlannedTable) -> String {
         let setting = format!("{} = {}", key(&column.name), setting(&column.choice));
         match &column.why {
             Some(why) => {
-                let _ = writeln!(text, "{setting:<48} # {why}");
+                let doubt = column.doubt.map_or(String::new(), |doubt| format!("; {doubt}"));
+                let _ = writeln!(text, "{setting:<48} # {why}{doubt}");
             }
             None => {
                 let _ = writeln!(text, "{setting}");
@@ -65,6 +81,13 @@ fn section(path: &str, table: &PlannedTable) -> String {
     let is_label = |column: &PlannedColumn| matches!(column.choice, ColumnChoice::Label { .. });
     if !table.columns.iter().any(is_label) {
         text += "# No column is clearly the label: to train, declare one of them as \"label\".\n";
+    }
+    if let Some(uneven) = &table.uneven {
+        let _ = writeln!(text, "# {uneven}.");
+    }
+    if let Some(label) = table.label.as_ref().filter(|_| needs_dense_model(table)) {
+        let setting = "[model]\nkind = \"softmax\"";
+        let _ = writeln!(text, "\n{setting:<56} # the label has {} classes", label.classes);
     }
     text
 }

@@ -167,6 +167,15 @@ impl Featurizer {
         widths.map(&mut first).collect()
     }
 
+    /// The first feature of each column and cross that has features: the fields of field-aware
+    /// models, in order.
+    pub fn field_starts(&self) -> Vec<u32> {
+        let widths = self.columns.iter().map(|column| column.role.width());
+        let widths = widths.chain(self.crosses.iter().map(|cross| 1 << cross.bits));
+        let firsts = self.first_features().into_iter().zip(widths);
+        firsts.filter(|(_, width)| *width > 0).map(|(first, _)| first).collect()
+    }
+
     /// The name of each feature, for people; a few million names take some memory.
     pub fn feature_name(&self, feature: usize) -> Option<String> {
         let firsts = self.first_features();

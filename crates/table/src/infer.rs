@@ -5,7 +5,7 @@ use paceline_data::DataError;
 use crate::column::{CodeChoice, ColumnChoice, ColumnSpec, ScaleChoice};
 use crate::column_names::is_unnamed;
 use crate::label::MOST_CLASSES;
-use crate::sample::{ColumnSample, TableSample};
+use crate::sample::{ColumnSample, MOST_DISTINCT, TableSample};
 
 /// Names that a label is likely to have, in lower case.
 const LABELS: [&str; 8] =
@@ -17,6 +17,9 @@ const LEAST_IDS: usize = 100;
 /// The most classes that a column without a telling name may have to be the label.
 const MOST_GUESSED_CLASSES: usize = 20;
 
+/// The doubt about a column whose numbers have commas.
+const COMMA_NUMBERS: &str = "they look like numbers with a comma, which are not read as numbers";
+
 /// A column, and how it is used.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedColumn {
@@ -24,6 +27,8 @@ pub(crate) struct PlannedColumn {
     pub(crate) choice: ColumnChoice,
     /// Why, if the job does not say.
     pub(crate) why: Option<String>,
+    /// What the user may not have meant so.
+    pub(crate) doubt: Option<&'static str>,
 }
 
 /// What a job says about columns, by the columns of a file.
@@ -58,6 +63,7 @@ impl ColumnPlanner<'_> {
                 Ok((place, why)) => {
                     planned[place].choice = ColumnChoice::Label { classes: Vec::new() };
                     planned[place].why = Some(why);
+                    planned[place].doubt = None;
                 }
                 Err(error) if self.needs_label => return Err(error),
                 Err(_) => {}
@@ -93,6 +99,9 @@ impl ColumnPlanner<'_> {
                 (choice, Some(why))
             }
         };
+        let is_feature = !matches!(choice, ColumnChoice::Number(_) | ColumnChoice::Ignore);
+        let is_doubtful = declared.is_none() && is_feature && sample.has_comma_numbers();
+        let doubt = is_doubtful.then_some(COMMA_NUMBERS);
         let codes = |codes: CodeChoice| self.complete(codes, sample);
         let choice = match choice {
             ColumnChoice::Category(choice) => ColumnChoice::Category(codes(choice)),
@@ -110,7 +119,7 @@ impl ColumnPlanner<'_> {
             }
             other => other,
         };
-        PlannedColumn { name, choice, why }
+        PlannedColumn { name, choice, why, doubt }
     }
 
     /// Decides between a vocabulary and a hash.
@@ -147,11 +156,17 @@ impl ColumnPlanner<'_> {
             let end = if place == 0 { "first" } else { "last" };
             return Ok((place, format!("the {end} column, with {count} different values")));
         }
-        Err(refused(
+        let numbers = match (self.names.last(), self.sample.columns.last()) {
+            (Some(name), Some(sample)) if sample.is_numeric() => format!(
+                "; if it is to be {name:?}, whose values are numbers: Paceline tells classes \
+                 apart, and does not predict numbers"
+            ),
+            _ => String::new(),
+        };
+        Err(refused(format!(
             "no column is the label: declare it, as in data.columns.NAME = \"label\"; NAME is the \
-             column's name, or its number from 1"
-                .into(),
-        ))
+             column's name, or its number from 1{numbers}"
+        )))
     }
 
     /// The classes 0 and 1, or -1 and 1, if the sample has no other label. They need no look at
@@ -170,10 +185,6 @@ impl ColumnPlanner<'_> {
 
 /// How a column is probably meant, and why.
 fn infer(name: &str, sample: &ColumnSample) -> (ColumnChoice, String) {
-    let count = |count: usize| match count > crate::sample::MOST_DISTINCT {
-        true => format!("more than {}", crate::sample::MOST_DISTINCT),
-        false => count.to_string(),
-    };
     if sample.present == 0 {
         return (ColumnChoice::Ignore, "no value in the first rows".into());
     }
@@ -195,7 +206,11 @@ fn infer(name: &str, sample: &ColumnSample) -> (ColumnChoice, String) {
         let text = ColumnChoice::Text { bits: None, ngrams: 1 };
         return (text, format!("{:.0} words a value", sample.mean_words()));
     }
-    let why = format!("{} different values", count(sample.values.len()));
+    let why = match sample.categories() {
+        1 => "1 value".to_owned(),
+        many if many > MOST_DISTINCT => format!("more than {MOST_DISTINCT} different values"),
+        few => format!("{few} different values"),
+    };
     (ColumnChoice::Category(CodeChoice::default()), why)
 }
 
@@ -245,6 +260,28 @@ mod tests {
     }
 
     #[test]
+    fn every_text_that_is_not_empty_is_a_value_of_a_category() {
+        let sites = ["A", "B", "C", "NA", "?", ""];
+        let rows = (0..60).map(|row| format!("{},same,{}\n", sites[row % 6], row % 2));
+        let planned = plan(&format!("site,one,y\n{}", rows.collect::<String>()), &[]).unwrap();
+        assert_eq!(planned[0].why.as_deref(), Some("5 different values"));
+        assert_eq!(planned[1].why.as_deref(), Some("1 value"));
+    }
+
+    #[test]
+    fn numbers_with_commas_are_doubtful_categories() {
+        let row = |row: usize| format!("\"1,{:03}\",\"0,5\",a b,{}\n", row % 90, row % 2);
+        let rows: String = (0..200).map(row).collect();
+        let planned = plan(&format!("price,share,text,y\n{rows}"), &[]).unwrap();
+        assert!(matches!(planned[0].choice, ColumnChoice::Category(_)));
+        let doubts: Vec<_> = planned.iter().map(|column| column.doubt.is_some()).collect();
+        assert_eq!(doubts, [true, true, false, false]);
+        let declared = ("price", ColumnChoice::Category(CodeChoice::default()));
+        let planned = plan(&format!("price,share,text,y\n{rows}"), &[declared]).unwrap();
+        assert_eq!(planned[0].doubt, None);
+    }
+
+    #[test]
     fn what_is_declared_is_used_by_name_or_number() {
         let raw = ColumnChoice::Number(ScaleChoice::Raw);
         let label = ColumnChoice::Label { classes: Vec::new() };
@@ -275,5 +312,7 @@ mod tests {
         let rows: String = (0..100).map(|row| format!("{row}.5,{row}.25\n")).collect();
         let error = plan(&format!("a,b\n{rows}"), &[]).unwrap_err();
         assert!(error.contains("data.columns.NAME = \"label\""), "{error}");
+        assert!(error.contains("if it is to be \"b\""), "{error}");
+        assert!(error.contains("does not predict numbers"), "{error}");
     }
 }

@@ -80,7 +80,7 @@ pub use field_fault::FieldFault;
 pub use format_choice::FormatChoice;
 pub use match_features::MatchedFeatures;
 pub use number::NumberFault;
-pub use open::{OpenTable, TableSpec, open_table, table_featurizer};
+pub use open::{OpenTable, SampledLabel, TableSpec, open_table, sample_label, table_featurizer};
 pub use records::{RecordEnd, RecordFields, Records, first_record_end, last_record_end};
 pub use table_examples::TableExamples;
 pub use table_file::open_table_stream;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use memchr::memchr_iter;
 use paceline_data::sparse::{SparseSpec, files_identity, open_rows, row_cache_path, source_files};
 use paceline_data::unpack::Unpacked;
 use paceline_data::{
@@ -49,6 +50,8 @@ pub struct TableSpec {
     pub crosses: Vec<Vec<String>>,
     /// Bits of a hash, and of a vocabulary's size, unless a column says otherwise.
     pub bits: u32,
+    /// Whether the field of each key is stored too: its column or cross.
+    pub with_fields: bool,
     /// What to do about bad rows.
     pub on_bad: OnBad,
     /// Test rows to hold out if there is no `test_path`.
@@ -71,6 +74,7 @@ impl TableSpec {
             columns: Vec::new(),
             crosses: Vec::new(),
             bits: 18,
+            with_fields: false,
             on_bad: OnBad::Fail,
             hold_out: None,
             split: HoldOut::Stratified,
@@ -84,6 +88,7 @@ impl TableSpec {
         SparseSpec {
             path: Some(self.path.clone()),
             test_path: self.test_path.clone(),
+            with_fields: self.with_fields,
             on_bad: self.on_bad,
             test_examples: self.hold_out,
             split: self.split,
@@ -199,11 +204,19 @@ fn learn(
     observer: &mut dyn OpenObserver,
 ) -> Result<Featurizer, DataError> {
     let planned = plan_columns(spec, &files[0], true, observer)?;
-    let PlannedTable { format, columns, crosses } = &planned;
+    let PlannedTable { format, columns, crosses, .. } = &planned;
     for column in columns {
         if let (ColumnChoice::Label { .. }, Some(why)) = (&column.choice, &column.why) {
             let text = format!("the label is the column {:?} ({why})", column.name);
             // A wish to stop is heard at the next progress.
+            let _ = observer.report(OpenReport::Note(&text));
+        }
+        if let Some(doubt) = column.doubt {
+            let text = format!(
+                "warning: values of the column {:?} are codes, but {doubt}; write 1234.5 for \
+                 1,234.5",
+                column.name
+            );
             let _ = observer.report(OpenReport::Note(&text));
         }
     }
@@ -226,6 +239,31 @@ pub(crate) struct PlannedTable {
     pub(crate) format: TextFormat,
     pub(crate) columns: Vec<PlannedColumn>,
     pub(crate) crosses: Vec<Cross>,
+    /// The label, if there is one.
+    pub(crate) label: Option<SampledLabel>,
+    /// The rows of the sample with another number of fields, in words.
+    pub(crate) uneven: Option<String>,
+}
+
+/// The label of a table, as far as its first rows show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampledLabel {
+    /// The column's name.
+    pub column: String,
+    /// The number of classes.
+    pub classes: usize,
+}
+
+/// The label that a table would have, by its first rows.
+///
+/// # Errors
+/// If the first file cannot be read, or a declared column is not there.
+pub fn sample_label(
+    spec: &TableSpec,
+    observer: &mut dyn OpenObserver,
+) -> Result<Option<SampledLabel>, DataError> {
+    let files = source_files(&spec.path)?;
+    Ok(plan_columns(spec, &files[0], false, observer)?.label)
 }
 
 /// Decides how the columns of a table are used, from the first rows of its first file.
@@ -264,7 +302,24 @@ pub(crate) fn plan_table(
         Ok(Cross { columns: columns.collect::<Result<_, DataError>>()?, bits: spec.bits })
     });
     let crosses = crosses.collect::<Result<Vec<_>, DataError>>()?;
-    Ok(PlannedTable { format, columns, crosses })
+    let label = columns.iter().zip(&sample.columns).find_map(|(column, sample)| {
+        let ColumnChoice::Label { classes } = &column.choice else { return None };
+        let classes = if classes.is_empty() { sample.values.len() } else { classes.len() };
+        Some(SampledLabel { column: column.name.clone(), classes })
+    });
+    let uneven = (sample.uneven > 0).then(|| {
+        let before = &table.first_text()[..sample.first_uneven];
+        let line = 1 + usize::from(format.header) + memchr_iter(b'\n', before).count();
+        let rows = sample.uneven + sample.rows;
+        let have = if sample.uneven == 1 { "has" } else { "have" };
+        format!(
+            "{} of the first {rows} rows {have} another number of fields than {}, the first in \
+             line {line}: training ends there, unless data.on_bad = \"skip\"",
+            sample.uneven,
+            names.len()
+        )
+    });
+    Ok(PlannedTable { format, columns, crosses, label, uneven })
 }
 
 /// Opens a file for reading its content, unpacked, with reports of progress.

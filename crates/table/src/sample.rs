@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::missing::{is_missing, trim};
-use crate::number;
+use crate::number::{self, NumberFault};
 use crate::records::{RecordFields, Records};
 use crate::text_format::TextFormat;
 
@@ -23,6 +23,8 @@ pub(crate) struct ColumnSample {
     pub(crate) missing: usize,
     /// Values that are numbers.
     pub(crate) numbers: usize,
+    /// Values that are numbers but for their commas.
+    comma_numbers: usize,
     pub(crate) least: f32,
     pub(crate) greatest: f32,
     sum: f64,
@@ -31,6 +33,8 @@ pub(crate) struct ColumnSample {
     words: usize,
     /// Different values; at most one more than [`MOST_DISTINCT`].
     pub(crate) values: HashSet<Box<[u8]>>,
+    /// Different words that mean a missing number, and are values of a category.
+    missing_words: HashSet<Box<[u8]>>,
     /// Whether no value occurs twice, as far as values are counted.
     pub(crate) all_differ: bool,
 }
@@ -40,19 +44,29 @@ pub(crate) struct ColumnSample {
 pub(crate) struct TableSample {
     pub(crate) rows: usize,
     pub(crate) columns: Vec<ColumnSample>,
+    /// Rows with another number of fields.
+    pub(crate) uneven: usize,
+    /// Where the first of them begins in the text.
+    pub(crate) first_uneven: usize,
 }
 
 impl TableSample {
     /// Samples the records of a text. Those with another number of fields are left out.
     pub(crate) fn of_text(text: &[u8], format: TextFormat, columns: usize) -> Self {
         let empty = ColumnSample { all_differ: true, ..ColumnSample::default() };
-        let mut sample = TableSample { rows: 0, columns: vec![empty; columns] };
+        let columns_of = vec![empty; columns];
+        let mut sample = TableSample { rows: 0, columns: columns_of, uneven: 0, first_uneven: 0 };
         let (mut records, mut fields) = (Records::new(text, format), RecordFields::default());
         while sample.rows < MOST_ROWS && records.next(&mut fields) {
             if fields.len() == columns {
                 sample.rows += 1;
                 let pairs = sample.columns.iter_mut().zip(fields.iter());
                 pairs.for_each(|(column, field)| column.add(trim(field)));
+            } else {
+                if sample.uneven == 0 {
+                    sample.first_uneven = records.started();
+                }
+                sample.uneven += 1;
             }
         }
         sample
@@ -63,16 +77,23 @@ impl ColumnSample {
     fn add(&mut self, field: &[u8]) {
         if is_missing(field) {
             self.missing += 1;
+            if !field.is_empty() {
+                self.missing_words.insert(field.into());
+            }
             return;
         }
-        if let Ok(value) = number::parse(field) {
-            if self.numbers == 0 {
-                (self.least, self.greatest) = (value, value);
+        match number::parse(field) {
+            Ok(value) => {
+                if self.numbers == 0 {
+                    (self.least, self.greatest) = (value, value);
+                }
+                (self.least, self.greatest) = (self.least.min(value), self.greatest.max(value));
+                self.sum += f64::from(value);
+                self.squares += f64::from(value).powi(2);
+                self.numbers += 1;
             }
-            (self.least, self.greatest) = (self.least.min(value), self.greatest.max(value));
-            self.sum += f64::from(value);
-            self.squares += f64::from(value).powi(2);
-            self.numbers += 1;
+            Err(NumberFault::Grouped) => self.comma_numbers += 1,
+            Err(NumberFault::Text | NumberFault::Infinite) => {}
         }
         self.present += 1;
         self.words += field.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).count();
@@ -84,6 +105,16 @@ impl ColumnSample {
     /// Whether all values are numbers.
     pub(crate) fn is_numeric(&self) -> bool {
         self.present > 0 && self.numbers == self.present
+    }
+
+    /// Whether nearly all values would be numbers if numbers could have commas.
+    pub(crate) fn has_comma_numbers(&self) -> bool {
+        self.comma_numbers > 0 && 10 * (self.numbers + self.comma_numbers) >= 9 * self.present
+    }
+
+    /// The number of different values of a category, which every text is that is not empty.
+    pub(crate) fn categories(&self) -> usize {
+        self.values.len() + self.missing_words.len()
     }
 
     /// Whether a few numbers are far larger than the others, and none is negative.

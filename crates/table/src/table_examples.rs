@@ -68,7 +68,7 @@ impl Examples for TableExamples {
         self.rows.stored_weight(self.rows.locate(example as usize)).unwrap_or(1.0)
     }
 
-    fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+    fn fill(&self, example: u32, _epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
         ROW.with_borrow_mut(|row| {
             self.rows.read_row(example as usize, row);
             out.fill(0.0);

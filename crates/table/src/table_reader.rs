@@ -37,6 +37,10 @@ impl RowReader for TableReader<'_> {
         format!("featurizer {digest}\n")
     }
 
+    fn field_starts(&self) -> Vec<u32> {
+        self.featurizer.field_starts()
+    }
+
     fn open<'s>(
         &'s self,
         file: &'s Path,
@@ -130,6 +134,7 @@ impl RowBlockParser for TableParser {
                     weight: row.weight.unwrap_or(1.0),
                     keys: &row.keys,
                     values: if row.all_ones() { &[] } else { &row.values },
+                    fields: &[],
                 }),
                 Err(_) if self.on_bad == OnBad::Skip => skipped += 1,
                 Err(fault) => {

@@ -134,6 +134,14 @@ fn buckets_lists_texts_and_crosses_become_features() {
     let found = rows(&table);
     assert_eq!(found[0].1[..3], [1, 5, 6]);
     assert_eq!(found[2].1[..3], [2, 3, 7]);
+    // Fields are the columns with features, then the crosses; the label is none.
+    assert_eq!(featurizer.field_starts(), [0, 3, 7, 24, 28]);
+    assert!(table.rows.train.row(0).fields.is_empty());
+    let with_fields = open(&TableSpec { with_fields: true, ..spec }).unwrap();
+    let first = with_fields.rows.train.row(0);
+    assert_eq!((&first.keys, first.fields.len()), (&found[0].1, found[0].1.len()));
+    assert_eq!(first.fields[..4], [0, 1, 1, 2]);
+    assert_eq!(first.fields[first.fields.len() - 2..], [3, 4]);
     // Three features of the text "Red car", of equal length.
     let of_text = |row: usize| {
         let pairs = found[row].1.iter().zip(&found[row].2);

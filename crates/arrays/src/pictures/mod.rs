@@ -228,8 +228,8 @@ impl Pictures {
         }
     }
 
-    fn crop_into(&self, picture: &Planes, example: u32, draw: u64, out: &mut [f32]) {
-        let draw = self.random_crops.then_some(CropDraw { example, draw });
+    fn crop_into(&self, picture: &Planes, example: u32, epoch: u64, out: &mut [f32]) {
+        let draw = self.random_crops.then_some(CropDraw { example, epoch });
         self.options.crop_into(picture, draw, out);
     }
 }
@@ -240,7 +240,7 @@ pub struct CropDraw {
     /// The number of the picture.
     pub example: u32,
     /// The number of the epoch.
-    pub draw: u64,
+    pub epoch: u64,
 }
 
 impl PictureOptions {
@@ -267,10 +267,10 @@ impl PictureOptions {
     fn choose_crop(&self, picture: &Planes, draw: Option<CropDraw>) -> Crop {
         let size = self.size;
         let (down, right) = (picture.rows - size, picture.cols - size);
-        let Some(CropDraw { example, draw }) = draw else {
+        let Some(CropDraw { example, epoch }) = draw else {
             return Crop { top: down / 2, left: right / 2, size, flip: false };
         };
-        let mut random = Random::keyed(&[self.seed, CROP_STREAM, draw, u64::from(example)]);
+        let mut random = Random::keyed(&[self.seed, CROP_STREAM, epoch, u64::from(example)]);
         Crop {
             top: random.range(down as u64 + 1) as usize,
             left: random.range(right as u64 + 1) as usize,
@@ -308,13 +308,13 @@ impl Examples for Pictures {
         Some(self.label(example))
     }
 
-    fn fill(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+    fn fill(&self, example: u32, epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
         if let Some(picture) = self.cache.get(example as usize) {
-            self.crop_into(picture, example, draw, out);
+            self.crop_into(picture, example, epoch, out);
         } else {
             match self.cache.insert(example as usize, self.read(example)?) {
-                Ok(picture) => self.crop_into(picture, example, draw, out),
-                Err(picture) => self.crop_into(&picture, example, draw, out),
+                Ok(picture) => self.crop_into(picture, example, epoch, out),
+                Err(picture) => self.crop_into(&picture, example, epoch, out),
             }
         }
         Ok(self.label(example))

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use paceline_engine::checkpoint::CheckpointDir;
 
+use super::data::size;
 use super::output::print;
 use super::run_path::check_dir;
 use crate::Failure;
@@ -13,7 +14,7 @@ use paceline_terminal::{counted, fitted_text, output_width};
 /// Lists the checkpoints of a run. Reads only their manifests.
 pub(super) fn list(run: &Path) -> Result<(), Failure> {
     let RunCheckpoints { dir, steps } = RunCheckpoints::open(run)?;
-    let titles = ["step", "updates", "mode", "slots", "files", "MB", ""];
+    let titles = ["step", "updates", "mode", "slots", "files", "size", ""];
     let mut rows = vec![titles.map(String::from).to_vec()];
     for step in steps {
         let manifest = dir.manifest(step);
@@ -24,7 +25,7 @@ pub(super) fn list(run: &Path) -> Result<(), Failure> {
                 manifest.info.mode.clone(),
                 manifest.info.slots.to_string(),
                 manifest.shards.len().to_string(),
-                format!("{:.1}", manifest.bytes() as f64 / 1e6),
+                size(manifest.bytes()),
                 String::new(),
             ],
             Err(why) => {
@@ -45,7 +46,7 @@ pub(super) fn verify(run: &Path) -> Result<(), Failure> {
     for step in steps {
         let line = match dir.verify(step) {
             Ok(checkpoint) => {
-                format!("step {step}: sound, {:.1} MB", checkpoint.manifest.bytes() as f64 / 1e6)
+                format!("step {step}: sound, {}", size(checkpoint.manifest.bytes()))
             }
             Err(why) => {
                 // A checkpoint that is being written, or was never finished, is not damaged.

@@ -30,7 +30,7 @@ pub(super) fn list() -> Result<(), Failure> {
         let row = [made, "generated", "from the seed, when needed"];
         rows.push(row.map(String::from).to_vec());
     }
-    for read in ["table", "libsvm", "tfrecord", "criteo", "numpy", "images"] {
+    for read in ["table", "libsvm", "libffm", "tfrecord", "criteo", "numpy", "images"] {
         rows.push([read, "your files", "data.path in the job"].map(String::from).to_vec());
     }
     for known in KnownDataset::ALL {
@@ -109,7 +109,7 @@ pub(super) fn clean(cache: Option<PathBuf>, dry_run: bool) -> Result<(), Failure
 }
 
 /// A size for people.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
     match units.iter().find(|(unit, _)| bytes >= *unit) {
         Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
@@ -121,6 +121,7 @@ fn size(bytes: u64) -> String {
 pub(super) fn make(args: &MakeClicksArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
     let clicks = Clicks::new(args.features as usize, args.seed);
+    let clicks = clicks.with_interactions(args.interactions);
     let first = if args.test { FIRST_TEST_ROW } else { 0 };
     let rows = first..first + args.rows;
     let mut last_shown = Instant::now();

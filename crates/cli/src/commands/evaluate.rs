@@ -27,13 +27,15 @@ use crate::load_data::load_data;
 use crate::predict_args::{EvaluateArgs, OnBadName};
 use crate::progress::{Progress, write_line};
 use crate::stop_source::StopSource;
-use crate::workload::build_workload;
+use crate::workload::whole_workload;
 use paceline_data::OnBad;
-use paceline_job::ModelKind;
 use paceline_terminal::{counted, wrap_output};
 
 /// The matrix of more classes is not kept in the run directory.
 const MOST_KEPT_CLASSES: usize = 100;
+
+/// The probability above which an example counts as one of the second class.
+const DEFAULT_THRESHOLD: f64 = 0.5;
 
 /// Tests a model on labelled files, or on the test examples of a job; by default, the job that
 /// trained it.
@@ -128,13 +130,11 @@ fn evaluate_job(args: &EvaluateArgs, file: Option<PathBuf>) -> Result<Evaluated,
     let stop = StopSource { interrupt: Interrupt::default(), channel: None };
     let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
     let description = describe_model(&plan, &data)?;
-    if plan.model.is_sparse() {
-        // The model file holds all parameters, however the model was trained.
-        plan.model = ModelKind::Logistic { dense: true };
-    }
-    let workload = build_workload(&plan, data);
+    // The model file holds all parameters, however the model was trained.
+    let workload = whole_workload(&plan, data);
     let params = model_file::load(&path, &workload.layout()?)?;
-    let scores = Arc::new(TestScores::new(&description.input.class_names, args.threshold));
+    let threshold = threshold(args, description.input.class_names.len())?;
+    let scores = Arc::new(TestScores::new(&description.input.class_names, threshold));
     let mut watch = TestWatch::new(Arc::new(TestProgress::default()));
     watch.scores = ScoreFeed::to(scores.clone());
     let examples = plan.evaluate.examples;
@@ -172,24 +172,33 @@ fn evaluate_files(args: &EvaluateArgs, paths: Vec<PathBuf>) -> Result<Evaluated,
     let failed = |error| score_failure(error, &Interrupt::default());
     let model = load_trained(&args.model)?.model;
     let on_bad = if args.on_bad == OnBadName::Fail { OnBad::Fail } else { OnBad::Skip };
+    // A signal ends the process at once.
+    let stop = StopSource { interrupt: Interrupt::default(), channel: None };
     let input = open_input(
         &model,
         &InputFiles { paths, labels: args.labels.clone(), needs_labels: true, on_bad },
+        &mut DataDisplay::new(false, &stop),
     );
     let input = input.map_err(failed)?;
-    let figures =
-        evaluate_input(&model, &input, &evaluate_options(args), &|| false).map_err(failed)?;
+    let options = EvaluateOptions {
+        threshold: threshold(args, model.class_names().len())?,
+        bad_rows: args.on_bad.into(),
+        ..EvaluateOptions::default()
+    };
+    let figures = evaluate_input(&model, &input, &options, &|| false).map_err(failed)?;
     if figures.skipped > 0 {
         write_line(&format!("warning: {} skipped", counted(figures.skipped, "bad row")));
     }
     Ok(Evaluated { score: figures.score(), figures })
 }
 
-fn evaluate_options(args: &EvaluateArgs) -> EvaluateOptions {
-    EvaluateOptions {
-        threshold: args.threshold,
-        bad_rows: args.on_bad.into(),
-        ..EvaluateOptions::default()
+/// The threshold of the second class, which only a model of two classes has.
+fn threshold(args: &EvaluateArgs, classes: usize) -> Result<f64, Failure> {
+    match args.threshold {
+        Some(_) if classes > 2 => Err(Failure::Usage(format!(
+            "--threshold is for two classes, but the model has {classes}; leave it out"
+        ))),
+        threshold => Ok(threshold.unwrap_or(DEFAULT_THRESHOLD)),
     }
 }
 

@@ -4,9 +4,12 @@ mod checkpoint;
 mod data;
 mod deploy;
 mod evaluate;
+mod explain_clicks;
 mod explain_layers;
+mod explain_table;
 mod explain_tasks;
 mod export;
+mod keys;
 mod output;
 mod predict;
 mod read_job;
@@ -24,9 +27,10 @@ use paceline_engine::{Mode, Threads};
 use paceline_lab::closing_table::closing_table;
 use paceline_place::{LauncherChannel, Placement};
 use paceline_record::names::files;
+use paceline_record::{flush_lines, unfinished_files};
 
 use self::output::print;
-use self::read_job::{keep_split, read_job};
+use self::read_job::{choose_model, keep_split, read_job};
 use self::run_path::check_dir;
 use crate::Failure;
 use crate::bench;
@@ -38,11 +42,12 @@ use crate::job_args::JobArgs;
 use crate::join::{JoinOptions, join, remove_join_file};
 use crate::layer_table::layer_table;
 use crate::placed::find_placement;
+use crate::progress::write_line;
 use crate::standard_input::save_standard_input;
 use crate::train::train;
-use crate::train_options::TrainOptions;
+use crate::train_options::{TrainOptions, checkpoint_dir};
 use crate::watch::PageProcess;
-use paceline_job::{ModelKind, Plan};
+use paceline_job::Plan;
 use paceline_terminal::{output_width, wrap_comments};
 
 /// Runs a command.
@@ -58,6 +63,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Predict(args) => predict::predict(&args),
         Command::Export(args) => export::export(&args),
         Command::Deploy { command } => deploy::deploy(command),
+        Command::Keys { command } => keys::keys(command),
         Command::Data { command: DataCommand::List } => data::list(),
         Command::Data { command: DataCommand::Get { set, mirror } } => {
             data::get(set.into(), mirror)
@@ -81,8 +87,13 @@ pub fn run(command: Command) -> Result<(), Failure> {
 
 fn run_train(args: TrainArgs) -> Result<(), Failure> {
     let own_run = args.run_dir.clone().or_else(|| args.resume.clone());
-    let channel =
-        LauncherChannel::open(move || own_run.iter().for_each(|run| remove_join_file(run)));
+    let channel = LauncherChannel::open(move || {
+        own_run.iter().for_each(|run| {
+            remove_join_file(run);
+            unfinished_files(run).iter().for_each(|file| drop(std::fs::remove_file(file)));
+        });
+        flush_lines();
+    });
     let channel = channel.map_err(Failure::signals)?;
     // A launched task only notes signals: its launcher receives them too, and asks it to stop.
     let interrupt =
@@ -103,6 +114,7 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     let mut job = read_job(&job)?;
     if job.reads_standard_input() {
         save_standard_input(&mut job, &interrupt)?;
+        choose_model(&mut job);
     }
     keep_split(&mut job, resume.as_ref().map(|run| run.join(files::JOB)).as_deref());
     let page = args.watch.then(|| PageProcess::prepare(&args.page)).transpose()?.map(Arc::new);
@@ -118,6 +130,9 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     // A signal may also have come after the last step, and cut the final test short.
     let late_signal = || interrupt.signal().filter(|_| finished.skipped_test());
     if let Some(signal) = finished.signal.or_else(late_signal) {
+        if !quiet && !checkpoint_dir(&finished.run).steps().is_empty() {
+            write_line(&format!("resume with: paceline train --resume {}", finished.run.display()));
+        }
         return Err(Failure::Interrupted { signal });
     }
     page.iter().for_each(|page| watch::wait_for_end(page, &interrupt));
@@ -126,8 +141,8 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
 
 fn run_worker(args: WorkerArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
-    let WorkerArgs { join: target, token_file, run_dir } = args;
-    join(&JoinOptions { target, token_file, run_dir }, &interrupt)
+    let WorkerArgs { join: target, token_file, run_dir, allow: allowed } = args;
+    join(&JoinOptions { target, token_file, run_dir, allowed }, &interrupt)
 }
 
 fn run_bench(command: BenchCommand) -> Result<(), Failure> {
@@ -162,7 +177,9 @@ fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     print(&wrap_comments(&job.explain()))?;
     print(&table)?;
     print(&exchange)?;
-    print(&wrap_comments(&format!("{tasks}{}{}", wire(&plan), threads(&plan, here))))
+    let (wire, table) = (wire(&plan), explain_table::table(&plan));
+    let (threads, bounds) = (threads(&plan, here), explain_clicks::bounds(&plan));
+    print(&wrap_comments(&format!("{tasks}{wire}{table}{threads}{bounds}")))
 }
 
 /// The threads of each worker, with the reason for their number.
@@ -171,7 +188,7 @@ fn threads(plan: &Plan, workers_here: usize) -> String {
     let count = threads.per_loop(1);
     let why = match (plan.threads, &plan.model, threads) {
         (Some(_), ..) => "train.threads",
-        (None, ModelKind::Logistic { .. }, _) => {
+        (None, model, _) if model.takes_rows() => {
             "default: several threads, without locks, do not repeat their bits"
         }
         (None, _, Threads::Share { .. }) if plan.cluster.mode == Mode::Single => {

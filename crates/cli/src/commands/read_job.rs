@@ -5,9 +5,11 @@ use std::path::Path;
 use crate::Failure;
 use crate::job_args::JobArgs;
 use crate::progress::write_line;
+use paceline_data::ignore_reports;
 use paceline_data::sniff::{FileKind, sniff_file};
-use paceline_job::RawJob;
+use paceline_job::{DataKind, DataPlan, Plan, RawJob};
 use paceline_record::names::files;
+use paceline_table::sample_label;
 
 /// Reads the job file, or takes the built-in job, and applies the settings.
 pub(super) fn read_job(args: &JobArgs) -> Result<RawJob, Failure> {
@@ -18,7 +20,26 @@ pub(super) fn read_job(args: &JobArgs) -> Result<RawJob, Failure> {
         None => RawJob::built_in(),
     };
     args.settings.iter().for_each(|setting| job.set(setting));
+    if !job.reads_standard_input() {
+        choose_model(&mut job);
+    }
     Ok(job)
+}
+
+/// Chooses a model that can tell the classes of a table apart, if the job leaves the model to a
+/// default. Problems of the job and of the file are reported later, by those that use them.
+pub(super) fn choose_model(job: &mut RawJob) {
+    if !job.leaves_model_open() {
+        return;
+    }
+    let Ok(Plan { data: DataPlan { kind: DataKind::Table(spec), .. }, .. }) = job.check() else {
+        return;
+    };
+    if let Ok(Some(label)) = sample_label(&spec, &mut ignore_reports())
+        && label.classes > 2
+    {
+        job.default_to_softmax(&label.column, label.classes);
+    }
 }
 
 /// Lets a job that continues an earlier run hold out the examples that the run held out. `earlier`
@@ -54,6 +75,7 @@ fn other_file(path: &Path) -> Option<Failure> {
         FileKind::Parquet | FileKind::Table(_) => "table",
         FileKind::TfRecord => "tfrecord",
         FileKind::Libsvm => "libsvm",
+        FileKind::Libffm => "libffm",
         FileKind::Criteo => "criteo",
         _ => return None,
     };

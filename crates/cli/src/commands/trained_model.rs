@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use paceline_data::DataError;
 use paceline_engine::TrainingData;
 use paceline_record::names::files;
-use paceline_record::{ModelDescription, model_file};
+use paceline_record::{ModelDescription, check_model_digest, model_file};
 use paceline_score::{ExampleInput, ExampleSource, ScoreError, TrainedModel};
 
 use super::read_job::{keep_split, read_job};
@@ -25,11 +26,12 @@ pub(crate) struct LoadedModel {
     pub(crate) model: TrainedModel,
 }
 
-/// The model file of a path that may be a run directory.
+/// The model file of a path that may be a run directory, if it is as its run wrote it.
 pub(crate) fn model_path(path: &Path) -> Result<PathBuf, Failure> {
     check_exists(path)?;
     let file = if path.is_dir() { path.join(files::MODEL) } else { path.to_owned() };
     if file.exists() {
+        check_model_digest(&file)?;
         return Ok(file);
     }
     let shown = file.display();
@@ -113,11 +115,11 @@ fn load_own_job(model: &Path) -> Result<(RawJob, Plan, TrainingData), OwnJobFail
 pub(crate) fn score_failure(error: ScoreError, interrupt: &Interrupt) -> Failure {
     match error {
         ScoreError::Model(error) => error.into(),
-        ScoreError::Data(error) => error.into(),
         ScoreError::Io { what, source } => Failure::Files { what, source },
-        ScoreError::Interrupted => {
+        ScoreError::Interrupted | ScoreError::Data(DataError::Interrupted) => {
             Failure::Signal { signal: interrupt.signal().unwrap_or_default() }
         }
+        ScoreError::Data(error) => error.into(),
         error => Failure::Usage(error.to_string()),
     }
 }

@@ -30,14 +30,13 @@ pub(super) fn watch(args: &WatchArgs) -> Result<(), Failure> {
         None => open(&args.page, &guard)?,
     };
     let at = address(&listener)?;
-    let has_token = guard.has_token();
     let pages = RunPage::new(&args.dir);
     let answer = move |request: &paceline_http::Request| pages.answer(request);
     let server = HttpServer::start(listener, guard, Limits::default(), answer);
     let _server =
         server.map_err(|source| Failure::Files { what: "cannot serve the page".into(), source })?;
     if channel.is_none() {
-        write_line(&page_line(at, has_token));
+        write_line(&page_line(at, &args.page)?);
     }
     while interrupt.signal().is_none() {
         thread::sleep(CHECK_EVERY);

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use paceline_lab::in_table_order;
 use paceline_lab::sweep_plan::{PlannedRun, RunEnd, RunOutcome};
 use paceline_record::StoredSummary;
 use paceline_record::names::files;
 
-use crate::progress::{clock_time, fit, write_line};
+use crate::progress::{clock_time, fit, write_above, write_line};
 use paceline_terminal::counted;
 
 /// How often the bar's clock is updated.
@@ -91,7 +92,7 @@ impl SweepProgress {
             return;
         }
         match &self.bar {
-            Some(bar) => bar.suspend(|| write_line(text)),
+            Some(bar) => write_above(bar, text),
             None => write_line(text),
         }
     }
@@ -117,6 +118,6 @@ pub(super) fn settings(cell: &PlannedRun) -> String {
     let short = |(key, value): &(String, String)| {
         format!("{}={value}", key.rsplit('.').next().unwrap_or_default())
     };
-    let words: Vec<_> = cell.settings.iter().map(short).collect();
+    let words: Vec<_> = in_table_order(&cell.settings).into_iter().map(short).collect();
     if words.is_empty() { cell.id.clone() } else { words.join(" ") }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::random::mix;
+use paceline_generate::random::mix;
 
 /// The order of one epoch: a permutation of windows, and in each window one of its examples.
 #[derive(Clone, Debug)]

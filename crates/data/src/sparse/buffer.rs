@@ -18,6 +18,8 @@ pub struct SparseBuffer {
     pub keys: KeyBuffer,
     /// The values of the keys; empty if all are 1.
     pub values: Vec<f32>,
+    /// The fields of the keys; empty if rows are stored without.
+    pub fields: Vec<u16>,
     /// The rows' labels, 0 or 1, or the numbers of their classes.
     pub labels: Vec<u32>,
     /// The rows' weights; empty if they have none.
@@ -61,6 +63,7 @@ impl SparseBuffer {
         self.starts.clear();
         self.keys.clear();
         self.values.clear();
+        self.fields.clear();
         self.labels.clear();
         self.weights.clear();
         self.starts.push(0);
@@ -95,7 +98,9 @@ impl SparseBuffer {
         if index + KEYS_AHEAD < self.places.len() {
             rows.store().prefetch_row(self.found[(index + KEYS_AHEAD) % INDEX_AHEAD]);
         }
+        let start = self.keys.len();
         let label = rows.store().read(row, &mut self.keys, &mut self.values);
+        rows.store().read_fields(row, self.keys.len() - start, &mut self.fields);
         self.labels.push(label.into());
         if !rows.all_ones() {
             self.values.resize(self.keys.len(), 1.0);

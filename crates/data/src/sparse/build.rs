@@ -11,9 +11,10 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use paceline_generate::FIRST_TEST_ROW;
+
 use super::blocks::BlockReader;
 use super::cache::CacheWriter;
-use super::clicks::{Clicks, FIRST_TEST_ROW};
 use super::collected_rows::CollectedRows;
 use super::format::SparseFormat;
 use super::label_rule::LabelRule;
@@ -78,7 +79,8 @@ pub(super) fn build(
     let mut first_index = u32::from(spec.index_base != IndexBase::Zero && is_libsvm);
     if let Some(writer) = &resumed {
         let rows = writer.rows();
-        meter.note(&format!("continuing after the {rows} rows that were converted before"));
+        // The progress that follows has their number.
+        meter.note("continuing after the rows that were converted before");
         meter.resume_rows(rows);
         first_index = writer.first_index();
     }
@@ -114,19 +116,21 @@ impl CacheBuild<'_> {
         let BuildInputs { spec, reader, sources, .. } = self.inputs;
         let train_files = sources.train.len();
         match (reader, spec.kind) {
-            (Some(reader), _) => self.run(resumed, &ReaderRows { train_files }, |from, submit| {
-                self.read_blocks(reader, from, submit)
-            }),
+            (Some(reader), _) => {
+                let field_starts = spec.with_fields.then(|| reader.field_starts());
+                let rows = ReaderRows { train_files, field_starts };
+                self.run(resumed, &rows, |from, submit| self.read_blocks(reader, from, submit))
+            }
             (None, SparseKind::Clicks) => {
-                let clicks = Clicks::new(spec.features.unwrap_or_default(), spec.seed);
-                self.run(resumed, &GeneratedRows { clicks }, |from, submit| {
-                    self.draw_rows(from, submit)
-                })
+                let (clicks, with_fields) = (spec.clicks(), spec.with_fields);
+                let rows = GeneratedRows { clicks, with_fields };
+                self.run(resumed, &rows, |from, submit| self.draw_rows(from, submit))
             }
             _ => {
                 let format = match spec.kind {
                     SparseKind::TfRecord => SparseFormat::TfRecord,
                     SparseKind::Criteo => SparseFormat::Criteo,
+                    SparseKind::Libffm => SparseFormat::Libffm,
                     _ => SparseFormat::Libsvm,
                 };
                 let (features, on_bad) = (spec.features, spec.on_bad);
@@ -158,7 +162,7 @@ impl CacheBuild<'_> {
                     let mut block = B::default();
                     let is_block = fill(&mut block)?;
                     if is_block {
-                        let mut row = RowBuffer::new(spec.labels);
+                        let mut row = RowBuffer::new(spec.labels).with_fields(spec.with_fields);
                         collect.collect(&block, &mut sample, &mut row)?;
                     }
                     if sample.len() > 0 { Err(ReadStop::Sampled) } else { Ok(is_block) }
@@ -175,7 +179,8 @@ impl CacheBuild<'_> {
         let (position, code) = (writer.position(), writer.code().clone());
         let mut sink = CacheSink { writer, meter: &self.meter };
         let encoder = KeyEncoder::new(&code);
-        let maker = EncodedRows { collect, encoder, labels: spec.labels };
+        let (labels, with_fields) = (spec.labels, spec.with_fields);
+        let maker = EncodedRows { collect, encoder, labels, with_fields };
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         with_pipeline(threads, &maker, &mut sink, |pipeline: &mut Pipeline<'_, '_, B>| {
             produce(position, &mut |fill| pipeline.submit(fill))
@@ -281,13 +286,15 @@ struct EncodedRows<'a, C> {
     collect: &'a C,
     encoder: KeyEncoder,
     labels: LabelRule,
+    with_fields: bool,
 }
 
 impl<B, C: RowCollector<B>> SegmentMaker<B> for EncodedRows<'_, C> {
     type Scratch = (CollectedRows, RowBuffer);
 
     fn scratch(&self) -> Self::Scratch {
-        (CollectedRows::default(), RowBuffer::new(self.labels))
+        let row = RowBuffer::new(self.labels).with_fields(self.with_fields);
+        (CollectedRows::default(), row)
     }
 
     fn make(

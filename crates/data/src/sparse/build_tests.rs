@@ -91,7 +91,7 @@ impl RowBlockParser for NumberParser {
         for &byte in &block.bytes[block.text.clone()] {
             let keys = [byte.into(), 300];
             let (label, weight) = (u32::from(byte) % 5, f32::from(byte) / 2.0);
-            take(crate::SparseRow { label, weight, keys: &keys, values: &[0.5, 1.0] });
+            take(crate::SparseRow { label, weight, keys: &keys, values: &[0.5, 1.0], fields: &[] });
         }
         Ok(3)
     }

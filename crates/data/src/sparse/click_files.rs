@@ -1,8 +1,8 @@
 //! Writes generated clicks to files, in every format that can be read.
 //!
-//! LIBSVM text and TFRecords contain exactly the rows that `data.kind = "clicks"` trains on. Criteo
-//! text has the same fields and labels, as counts and categories; its keys come from hashing them,
-//! as with any file of Criteo's.
+//! LIBSVM text, LIBFFM text and TFRecords contain exactly the rows that `data.kind = "clicks"`
+//! trains on. Criteo text has the same fields and labels, as counts and categories; its keys come
+//! from hashing them, as with any file of Criteo's.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,16 +11,17 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use paceline_generate::random::mix;
+use paceline_generate::{COUNT_FIELDS, ClickRow, Clicks};
 use paceline_tfrecord::append_record;
 
-use super::clicks::{ClickRow, Clicks};
-use super::criteo::{COUNTS, bucket};
+use super::criteo::bucket;
 use super::example;
 use super::format::SparseFormat;
 use super::number::put_decimal;
+use super::row::click_row;
 use crate::cache_dir::unfinished;
 use crate::error::DataError;
-use crate::random::mix;
 
 /// The size of a write, in bytes.
 const WRITE_BYTES: usize = 256 * 1024;
@@ -44,9 +45,10 @@ pub fn write_clicks(
         clicks.draw(index, &mut row);
         match format {
             SparseFormat::Libsvm => libsvm(&row, &mut buffer),
+            SparseFormat::Libffm => libffm(&row, &mut buffer),
             SparseFormat::Criteo => criteo(&row, &counts, &mut buffer),
             SparseFormat::TfRecord => {
-                append_record(&mut buffer, |record| example::write(row.row(), record));
+                append_record(&mut buffer, |record| example::write(click_row(&row, false), record));
             }
         }
         if buffer.len() >= WRITE_BYTES {
@@ -125,11 +127,23 @@ fn libsvm(row: &ClickRow, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
+fn libffm(row: &ClickRow, out: &mut Vec<u8>) {
+    put_decimal(row.label.into(), out);
+    for (&key, &field) in row.keys.iter().zip(&row.fields) {
+        out.push(b' ');
+        put_decimal(field.into(), out);
+        out.push(b':');
+        put_decimal(key.into(), out);
+        out.extend_from_slice(b":1");
+    }
+    out.push(b'\n');
+}
+
 fn criteo(row: &ClickRow, counts: &[Option<u32>], out: &mut Vec<u8>) {
     put_decimal(row.label.into(), out);
     for (field, &rank) in row.ranks.iter().enumerate() {
         out.push(b'\t');
-        if field >= COUNTS {
+        if field >= COUNT_FIELDS {
             let category = mix((field as u64) << 40 | u64::from(rank)) as u32;
             out.extend((0..8).rev().map(|digit| HEX[(category >> (4 * digit)) as usize & 15]));
         } else if let Some(count) = counts.get(rank as usize).copied().flatten() {

@@ -1,5 +1,7 @@
 //! Rows on their way into memory or into a segment of a cache.
 
+use std::ops::Range;
+
 use super::row::SparseRow;
 
 /// The entries and the rows after which a segment ends, if not with a block of input.
@@ -17,6 +19,8 @@ pub(crate) struct CollectedRows {
     labels: Vec<u8>,
     /// Empty as long as every weight is 1.
     weights: Vec<f32>,
+    /// A field for each key; empty if rows have none.
+    fields: Vec<u16>,
 }
 
 impl CollectedRows {
@@ -26,6 +30,7 @@ impl CollectedRows {
         self.ends.clear();
         self.labels.clear();
         self.weights.clear();
+        self.fields.clear();
     }
 
     /// Whether these are enough rows for a segment.
@@ -60,10 +65,24 @@ impl CollectedRows {
         &self.weights
     }
 
+    /// A field for each key; none if rows have none.
+    pub(crate) fn fields(&self) -> &[u16] {
+        &self.fields
+    }
+
+    /// The fields of a row's keys; none if rows have none.
+    pub(crate) fn row_fields(&self, index: usize) -> &[u16] {
+        self.fields.get(self.range(index)).unwrap_or_default()
+    }
+
+    fn range(&self, index: usize) -> Range<usize> {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        start..self.ends[index] as usize
+    }
+
     /// The keys of a row, and its values unless all are 1.
     pub(crate) fn row(&self, index: usize) -> (&[u32], &[f32]) {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
-        let range = start..self.ends[index] as usize;
+        let range = self.range(index);
         let values = self.values.get(range.clone()).unwrap_or_default();
         let ones = values.iter().fold(true, |ones, &value| ones & (value == 1.0));
         (&self.keys[range], if ones { &[] } else { values })
@@ -78,6 +97,8 @@ impl CollectedRows {
         let has_values = !row.values.is_empty() || !self.values.is_empty();
         self.keys.extend_from_slice(row.keys);
         self.values.extend_from_slice(row.values);
+        self.fields.extend_from_slice(row.fields);
+        debug_assert!(self.fields.is_empty() || self.fields.len() == self.keys.len());
         if has_values {
             self.values.resize(self.keys.len(), 1.0);
         }

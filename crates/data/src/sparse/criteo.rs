@@ -14,23 +14,18 @@
 //! key    = ((hash >> 32) * features) >> 32
 //! ```
 //!
-//! where `mix` is the finaliser of splitmix64 ([`crate::random::mix`]). The key is a scaled
+//! where `mix` is the finaliser of splitmix64 ([`mix`]). The key is a scaled
 //! fraction instead of a remainder: as uniform, and many times faster.
 
 use std::sync::LazyLock;
+
+use paceline_generate::random::mix;
+use paceline_generate::{CLICK_FIELDS as FIELDS, COUNT_FIELDS as COUNTS};
 
 use super::libsvm;
 use super::number;
 use super::row::RowBuffer;
 use super::row_fault::RowFault;
-use crate::random::mix;
-
-/// The number of columns with counts.
-pub(crate) const COUNTS: usize = 13;
-/// The number of columns with categories.
-const CATEGORIES: usize = 26;
-/// The number of keys of a row.
-pub(crate) const FIELDS: usize = COUNTS + CATEGORIES;
 
 /// Set in the token of every column that is not empty.
 const PRESENT: u64 = 1 << 32;
@@ -56,7 +51,12 @@ pub(crate) fn parse(line: &[u8], features: u32, row: &mut RowBuffer) -> Result<b
         rest = after;
     }
     match rest {
-        None => Ok(true),
+        None => {
+            if row.has_fields() {
+                row.fields.extend(0..FIELDS as u16);
+            }
+            Ok(true)
+        }
         Some(more) => {
             Err(RowFault::Columns(FIELDS + 2 + more.iter().filter(|&&byte| byte == b'\t').count()))
         }

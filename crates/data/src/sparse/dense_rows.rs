@@ -90,7 +90,7 @@ impl Examples for DenseRows {
         Some(self.classes[self.rows.label(example as usize) as usize])
     }
 
-    fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+    fn fill(&self, example: u32, _epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
         assert_eq!(out.len(), self.rows.features(), "the buffer must hold exactly one example");
         ROW.with_borrow_mut(|row| {
             self.rows.read_row(example as usize, row);

@@ -39,7 +39,8 @@ proptest! {
         let keys: Vec<u32> = keys.into_iter().collect();
         let values = vec![value; keys.len()];
         let mut record = Vec::new();
-        write(SparseRow { label, weight: 1.0, keys: &keys, values: &values }, &mut record);
+        let row = SparseRow { label, weight: 1.0, keys: &keys, values: &values, fields: &[] };
+        write(row, &mut record);
         let expected = if values.iter().all(|v| *v == 1.0) { vec![] } else { values };
         prop_assert_eq!(read(&record).unwrap(), (label, keys, expected));
     }

@@ -5,6 +5,8 @@
 pub enum SparseFormat {
     /// LIBSVM text.
     Libsvm,
+    /// LIBFFM text: LIBSVM text in which each entry has a field.
+    Libffm,
     /// TFRecords of `tf.train.Example`.
     TfRecord,
     /// Tab-separated text, as Criteo's click logs have it.

@@ -76,7 +76,7 @@ fn is_blank(byte: u8) -> bool {
 }
 
 #[inline]
-fn skip_blanks(mut text: &[u8]) -> &[u8] {
+pub(crate) fn skip_blanks(mut text: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = text
         && is_blank(*first)
     {
@@ -86,12 +86,12 @@ fn skip_blanks(mut text: &[u8]) -> &[u8] {
 }
 
 #[inline]
-fn token_len(text: &[u8]) -> usize {
+pub(crate) fn token_len(text: &[u8]) -> usize {
     text.iter().position(|&byte| is_blank(byte) || byte == b'#').unwrap_or(text.len())
 }
 
 #[inline]
-fn ends(text: &[u8]) -> bool {
+pub(crate) fn ends(text: &[u8]) -> bool {
     matches!(text, [] | [b'#', ..])
 }
 

@@ -7,9 +7,9 @@ use super::label_rule::LabelRule;
 use super::limits::MAX_FEATURES;
 use super::row::{RowBuffer, SparseRow};
 use super::row_fault::RowFault;
-use super::{criteo, libsvm};
+use super::{criteo, libffm, libsvm};
 
-/// Parses lines of LIBSVM text or of Criteo's logs into rows.
+/// Parses lines of LIBSVM text, of LIBFFM text or of Criteo's logs into rows.
 ///
 /// ```
 /// use paceline_data::sparse::{LineParser, SparseFormat};
@@ -72,6 +72,13 @@ impl LineParser {
         self
     }
 
+    /// The same for a model that uses fields: rows have the field of each key.
+    #[must_use]
+    pub fn with_fields(mut self) -> Self {
+        self.row = self.row.with_fields(true);
+        self
+    }
+
     /// Parses a line without its newline; `None` if it has no row, as an empty one.
     ///
     /// # Errors
@@ -99,7 +106,7 @@ impl LineParser {
         let parsed = match self.format {
             SparseFormat::Criteo => criteo::parse(text, self.features as u32, row)
                 .map(|found| found.then(|| row.finish_ones())),
-            _ => match libsvm::parse(text, self.first_index, row) {
+            format => match parse_entries(format, text, self.first_index, row) {
                 Ok(true) => row.finish(self.features).map(Some),
                 Ok(false) => Ok(None),
                 Err(fault) => Err(fault),
@@ -118,8 +125,24 @@ impl LineParser {
             Err(RowFault::Entry { at }) => {
                 Err(RowFault::Entry { at: at - added.len() }.to_string())
             }
+            Err(RowFault::FieldEntry { at }) => {
+                Err(RowFault::FieldEntry { at: at - added.len() }.to_string())
+            }
             Err(fault) => Err(fault.to_string()),
         }
+    }
+}
+
+/// Parses a line of LIBSVM or LIBFFM text.
+fn parse_entries(
+    format: SparseFormat,
+    line: &[u8],
+    first_index: u32,
+    row: &mut RowBuffer,
+) -> Result<bool, RowFault> {
+    match format {
+        SparseFormat::Libffm => libffm::parse(line, row),
+        _ => libsvm::parse(line, first_index, row),
     }
 }
 

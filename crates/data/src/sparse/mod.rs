@@ -1,10 +1,10 @@
 //! Sparse rows: examples that store only the features that are not zero.
 //!
 //! Click models have millions of features, and a row has a few dozen. Such data comes as LIBSVM
-//! text (`libsvm`), TFRecords (`example`), Criteo's logs (`criteo`) or from a generator
-//! ([`Clicks`]). [`open_sparse`] streams it once, with bounded memory, into a binary cache file,
-//! which every process maps from then on. Training reads only the cache. Rows that a program has
-//! already go into memory with [`SparseRows::from_rows`].
+//! text (`libsvm`), LIBFFM text (`libffm`), TFRecords (`example`), Criteo's logs (`criteo`) or from
+//! a generator ([`Clicks`]). [`open_sparse`] streams it once, with bounded memory, into a binary
+//! cache file, which every process maps from then on. Training reads only the cache. Rows that a
+//! program has already go into memory with [`SparseRows::from_rows`].
 //!
 //! ```text
 //! files ── blocks ── rows ── segments ── CacheWriter ──> cache file ── map ── SparseRows
@@ -29,7 +29,6 @@ mod build;
 mod cache;
 mod clean;
 mod click_files;
-mod clicks;
 mod collected_rows;
 mod criteo;
 mod dense_rows;
@@ -39,6 +38,7 @@ mod format;
 mod held_rows;
 mod key_order;
 mod label_rule;
+mod libffm;
 mod libsvm;
 mod limits;
 mod line_parser;
@@ -58,7 +58,6 @@ mod stream;
 pub use buffer::SparseBuffer;
 pub use clean::{CacheRemoval, CachedRows};
 pub use click_files::{write_clicks, write_clicks_file};
-pub use clicks::{ClickRow, Clicks, FIELDS, FIRST_TEST_ROW, MIN_FEATURES};
 pub use dense_rows::{DenseRows, MAX_DENSE_FEATURES};
 pub use example::FeatureNames;
 pub use files::{expand as source_files, identity as files_identity};
@@ -73,6 +72,9 @@ pub use line_parser::{LineParser, ParsedRow};
 pub use number::{float as parse_float, put_decimal};
 pub use open::{
     is_row_cache, open_row_cache, open_rows, open_sparse, row_cache_dir, row_cache_path,
+};
+pub use paceline_generate::{
+    CLICK_FIELDS, ClickBounds, ClickRow, Clicks, FIRST_TEST_ROW, MIN_FEATURES,
 };
 pub use row::{SparseRow, StoredRow};
 pub use row_reader::{RowBlock, RowBlockParser, RowBlocks, RowReader};

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use paceline_generate::CLICKS_VERSION;
 use sha2::{Digest as _, Sha256};
 
 use super::build::{BuildInputs, SourceFiles, build};
 use super::cache::{self, UnusableCache};
-use super::clicks;
 use super::example::FeatureNames;
 use super::files;
 use super::label_rule::LabelRule;
@@ -131,17 +131,23 @@ fn options(spec: &SparseSpec) -> String {
             let (train, test) = (spec.train_examples, spec.test_examples);
             let (train, test) = (train.unwrap_or(0), test.unwrap_or(0));
             let _ = writeln!(text, "seed {}\nrows {train} {test}", spec.seed);
-            let _ = writeln!(text, "generator {}", clicks::VERSION);
+            let _ = writeln!(text, "generator {}", CLICKS_VERSION);
+            if spec.interactions != 0.0 {
+                let _ = writeln!(text, "interactions {}", spec.interactions);
+            }
         }
         SparseKind::Libsvm => {
             let _ = writeln!(text, "on_bad {:?}\nindex_base {:?}", spec.on_bad, spec.index_base);
         }
-        SparseKind::TfRecord | SparseKind::Criteo | SparseKind::Table => {
+        SparseKind::Libffm | SparseKind::TfRecord | SparseKind::Criteo | SparseKind::Table => {
             let _ = writeln!(text, "on_bad {:?}", spec.on_bad);
             if spec.feature_names != FeatureNames::default() {
                 let _ = writeln!(text, "names {:?}", spec.feature_names);
             }
         }
+    }
+    if spec.with_fields {
+        text += "fields\n";
     }
     if spec.labels != LabelRule::Binary {
         let _ = writeln!(text, "labels {:?}", spec.labels);
@@ -205,6 +211,7 @@ impl CacheRequest<'_> {
     fn check_sources(&self) -> Result<(), DataError> {
         let expected = match self.spec.kind {
             SparseKind::Libsvm => FileKind::Libsvm,
+            SparseKind::Libffm => FileKind::Libffm,
             SparseKind::Criteo => FileKind::Criteo,
             SparseKind::TfRecord => FileKind::TfRecord,
             // A table's reader knows several kinds of files.

@@ -4,6 +4,8 @@
 //! all later code relies on: keys rise, the values of a repeated key are added up, every value is
 //! finite and every key is below the limit.
 
+use paceline_generate::ClickRow;
+
 use super::key_order::KeyOrder;
 use super::label_rule::LabelRule;
 use super::limits::MAX_ROW_ENTRIES;
@@ -21,6 +23,9 @@ pub struct SparseRow<'a> {
     pub keys: &'a [u32],
     /// The values of the features; empty if all are 1.
     pub values: &'a [f32],
+    /// The field of each feature; empty if the rows have no fields, or none were asked for. A key
+    /// may then repeat, in another field.
+    pub fields: &'a [u16],
 }
 
 impl SparseRow<'_> {
@@ -33,6 +38,12 @@ impl SparseRow<'_> {
     }
 }
 
+/// A generated row, without its ranks.
+pub(crate) fn click_row(row: &ClickRow, with_fields: bool) -> SparseRow<'_> {
+    let fields = if with_fields { &row.fields[..] } else { &[] };
+    SparseRow { label: row.label, weight: 1.0, keys: &row.keys, values: &[], fields }
+}
+
 /// A row that was copied from its store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredRow {
@@ -42,6 +53,8 @@ pub struct StoredRow {
     pub keys: Vec<u32>,
     /// The values of the features; empty if all are 1.
     pub values: Vec<f32>,
+    /// The field of each feature; empty if rows are stored without.
+    pub fields: Vec<u16>,
 }
 
 impl StoredRow {
@@ -63,6 +76,9 @@ pub(crate) struct RowBuffer {
     pub(crate) keys: Vec<u32>,
     /// A value for each key; none in rows that [`finish_ones`](Self::finish_ones) completes.
     pub(crate) values: Vec<f32>,
+    /// A field for each key, if [`has_fields`](Self::has_fields).
+    pub(crate) fields: Vec<u16>,
+    has_fields: bool,
     order: KeyOrder,
 }
 
@@ -71,12 +87,24 @@ impl RowBuffer {
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.values.clear();
+        self.fields.clear();
         self.label = 0;
     }
 
     /// A buffer for rows with labels of this kind.
     pub(crate) fn new(rule: LabelRule) -> Self {
         RowBuffer { rule, ..RowBuffer::default() }
+    }
+
+    /// The same, for rows whose keys have fields if `has_fields`.
+    pub(crate) fn with_fields(self, has_fields: bool) -> Self {
+        RowBuffer { has_fields, ..self }
+    }
+
+    /// Whether readers set the field of each key.
+    #[inline]
+    pub(crate) fn has_fields(&self) -> bool {
+        self.has_fields
     }
 
     /// Whether rows have labels.
@@ -103,8 +131,12 @@ impl RowBuffer {
     /// Completes a row of ones: sorts the keys, and leaves repeated keys as they are.
     pub(crate) fn finish_ones(&mut self) -> SparseRow<'_> {
         debug_assert!(self.values.is_empty(), "a row of ones has no values");
-        self.keys.sort_unstable();
-        SparseRow { label: self.label, weight: 1.0, keys: &self.keys, values: &[] }
+        if self.has_fields {
+            self.order.sort_ones(&mut self.keys, &mut self.fields);
+        } else {
+            self.keys.sort_unstable();
+        }
+        self.row(&[])
     }
 
     /// Completes a row: sorts the keys, adds up the values of repeated keys, and checks the limits.
@@ -116,19 +148,28 @@ impl RowBuffer {
         if indices != values {
             return Err(RowFault::Lengths { indices, values });
         }
-        self.order.sort(&mut self.keys, &mut self.values);
+        if self.has_fields {
+            self.order.sort_fields(&mut self.keys, &mut self.values, &mut self.fields);
+        } else {
+            self.order.sort(&mut self.keys, &mut self.values);
+        }
         if let Some(&greatest) = self.keys.last()
             && greatest as usize >= features
         {
             return Err(RowFault::KeyOutOfRange { key: greatest, features });
         }
         if self.values.iter().fold(true, |ones, &value| ones & (value == 1.0)) {
-            return Ok(SparseRow { label: self.label, weight: 1.0, keys: &self.keys, values: &[] });
+            return Ok(self.row(&[]));
         }
         if !self.values.iter().fold(true, |finite, value| finite & value.is_finite()) {
             return Err(RowFault::NotFinite);
         }
-        Ok(SparseRow { label: self.label, weight: 1.0, keys: &self.keys, values: &self.values })
+        Ok(self.row(&self.values))
+    }
+
+    fn row<'a>(&'a self, values: &'a [f32]) -> SparseRow<'a> {
+        let RowBuffer { label, keys, fields, .. } = self;
+        SparseRow { label: *label, weight: 1.0, keys, values, fields }
     }
 }
 
@@ -152,6 +193,23 @@ mod tests {
         let unsorted = [(5, 1.0), (2, 0.5), (5, 2.0), (0, 4.0)];
         assert_eq!(row(&unsorted).unwrap(), (vec![0, 2, 5], vec![4.0, 0.5, 3.0]));
         assert_eq!(row(&[(1, 1.0), (1, 1.0)]).unwrap(), (vec![1], vec![2.0]));
+    }
+
+    #[test]
+    fn keys_are_sorted_with_their_fields_and_summed_only_within_one() {
+        let mut buffer = RowBuffer::default().with_fields(true);
+        buffer.clear();
+        buffer.keys.extend([5, 2, 5, 5]);
+        buffer.values.extend([1.0, 0.5, 2.0, 4.0]);
+        buffer.fields.extend([1, 0, 3, 1]);
+        let row = buffer.finish(10).unwrap();
+        assert_eq!((row.keys, row.fields), (&[2, 5, 5][..], &[0, 1, 3][..]));
+        assert_eq!(row.values, [0.5, 5.0, 2.0]);
+        buffer.clear();
+        buffer.keys.extend([7, 3, 7]);
+        buffer.fields.extend([2, 1, 0]);
+        let row = buffer.finish_ones();
+        assert_eq!((row.keys, row.fields), (&[3, 7, 7][..], &[1, 0, 2][..]));
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 
+use paceline_generate::{ClickRow, Clicks};
+
 use super::blocks::InputBlock;
-use super::clicks::{ClickRow, Clicks};
 use super::collected_rows::CollectedRows;
 use super::example::FeatureNames;
-use super::row::RowBuffer;
+use super::row::{RowBuffer, SparseRow, click_row};
 use super::row_reader::RowBlock;
 use super::segment::{SegmentHeader, SourcePosition};
 use super::stream::{BlockParser, ReadOptions, ReadStop};
@@ -81,6 +82,8 @@ pub(super) struct ReaderBlock {
 /// Parses blocks with the parsers of another crate.
 pub(super) struct ReaderRows {
     pub(super) train_files: usize,
+    /// The first key of each field, if rows are stored with fields.
+    pub(super) field_starts: Option<Vec<u32>>,
 }
 
 impl RowCollector<ReaderBlock> for ReaderRows {
@@ -88,11 +91,17 @@ impl RowCollector<ReaderBlock> for ReaderRows {
         &self,
         block: &ReaderBlock,
         rows: &mut CollectedRows,
-        _row: &mut RowBuffer,
+        buffer: &mut RowBuffer,
     ) -> Result<SegmentHeader, ReadStop> {
         let (file, offset) = (block.file, block.rows.end_offset);
         let skipped = match &block.rows.parser {
-            Some(parser) => parser.parse(&block.rows, &mut |row| rows.push(row))?,
+            Some(parser) => parser.parse(&block.rows, &mut |row| match &self.field_starts {
+                None => rows.push(row),
+                Some(starts) => {
+                    fields_of(row.keys, starts, &mut buffer.fields);
+                    rows.push(SparseRow { fields: &buffer.fields, ..row });
+                }
+            })?,
             None => 0,
         };
         Ok(SegmentHeader {
@@ -102,6 +111,18 @@ impl RowCollector<ReaderBlock> for ReaderRows {
             ..SegmentHeader::default()
         })
     }
+}
+
+/// Finds the fields of rising keys; the keys of a field lie between its start and the next one.
+fn fields_of(keys: &[u32], starts: &[u32], fields: &mut Vec<u16>) {
+    let mut field = 0;
+    fields.clear();
+    fields.extend(keys.iter().map(|&key| {
+        while starts.get(field + 1).is_some_and(|&start| start <= key) {
+            field += 1;
+        }
+        field as u16
+    }));
 }
 
 /// Some rows to generate.
@@ -116,6 +137,7 @@ pub(super) struct GeneratedBlock {
 
 pub(super) struct GeneratedRows {
     pub(super) clicks: Clicks,
+    pub(super) with_fields: bool,
 }
 
 impl RowCollector<GeneratedBlock> for GeneratedRows {
@@ -128,7 +150,7 @@ impl RowCollector<GeneratedBlock> for GeneratedRows {
         let mut row = ClickRow::default();
         for index in block.rows.clone() {
             self.clicks.draw(index, &mut row);
-            rows.push(row.row());
+            rows.push(click_row(&row, self.with_fields));
         }
         let (file, offset, number) = (block.file, block.rows.end, block.number);
         let end = SourcePosition { file, offset, number };

@@ -20,6 +20,18 @@ pub(crate) enum RowFault {
         /// The byte of the line at which the entry begins, from 1.
         at: usize,
     },
+    /// An entry is not `field:index:value`.
+    FieldEntry {
+        /// The byte of the line at which the entry begins, from 1.
+        at: usize,
+    },
+    /// A field above the greatest one.
+    Field {
+        /// The field.
+        field: u64,
+        /// The byte of the line at which the entry begins, from 1.
+        at: usize,
+    },
     /// An index 0 where indices count from 1.
     IndexZero,
     /// An index that is negative or needs more than 32 bits.
@@ -71,6 +83,10 @@ impl fmt::Display for RowFault {
             ),
             Self::ClassLabel => f.write_str("the label is not a whole number from -1 to 254"),
             Self::Entry { at } => write!(f, "byte {at}: not an entry such as 17:1 or 17:0.5"),
+            Self::FieldEntry { at } => {
+                write!(f, "byte {at}: not an entry such as 3:17:1, with field, index and value")
+            }
+            Self::Field { field, at } => write!(f, "byte {at}: the field {field} is above 65535"),
             Self::IndexZero => f.write_str("index 0, but indices count from 1"),
             Self::Index => f.write_str("an index is negative or needs more than 32 bits"),
             Self::KeyOutOfRange { key, features } => {

@@ -17,6 +17,12 @@ pub trait RowReader {
     /// What else the rows depend on, a line for each: a cache with another identity is stale.
     fn identity(&self) -> String;
 
+    /// The first key of each field in ascending order, at most 65,536 of them, if the keys of a
+    /// field lie together; empty if rows have no fields.
+    fn field_starts(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Opens a file. `content` is the file unpacked; it counts progress and ends early with an
     /// error when the program wants to stop.
     ///

@@ -5,19 +5,20 @@
 
 use std::io;
 
-use memmap2::{Mmap, MmapMut};
+use memmap2::MmapMut;
+use paceline_filemap::FileMap;
 
 use super::collected_rows::CollectedRows;
 use super::segment::{
     INDEX_BYTES, KeyBuffer, KeyCode, KeyEncoder, KeyReader, SegmentHeader, SegmentSections,
-    encode_segment, row_label, row_start,
+    encode_segment, row_label, row_start, take_fields,
 };
 use crate::batch::prefetch;
 
 /// Rows in a map. Everything is checked before a store is handed out.
 #[derive(Debug)]
 pub(crate) struct RowStore {
-    map: Mmap,
+    map: FileMap,
     keys: KeyReader,
     segments: Box<[StoredSegment]>,
     /// For each block of rows, the segment of its first row; then the last segment.
@@ -34,6 +35,8 @@ pub(crate) struct RowStore {
     pub(crate) entries: u64,
     pub(crate) has_values: bool,
     pub(crate) has_weights: bool,
+    /// One more than the greatest field; 0 if rows have no fields.
+    pub(crate) fields: usize,
     /// The index of the first feature in the source: 0 or 1.
     pub(crate) first_index: u32,
     /// A bit for each label that occurs in the training set, and in the test set.
@@ -47,6 +50,8 @@ struct StoredSegment {
     rows: usize,
     /// The number of bits of keys that are not popular.
     key_bits: usize,
+    /// The number of bytes of a field.
+    field_bytes: usize,
     sections: SegmentSections,
 }
 
@@ -67,6 +72,7 @@ pub(crate) struct RowStoreBuilder {
     entries: u64,
     has_values: bool,
     has_weights: bool,
+    fields: usize,
     labels: [[u64; 4]; 2],
 }
 
@@ -81,6 +87,7 @@ impl RowStoreBuilder {
             entries: 0,
             has_values: false,
             has_weights: false,
+            fields: 0,
             labels: [[0; 4]; 2],
         }
     }
@@ -90,8 +97,13 @@ impl RowStoreBuilder {
         let rows = segment.rows as usize;
         if rows > 0 {
             let sections = segment.sections().at(at);
-            let (first_row, key_bits) = (self.rows, segment.key_bits());
-            self.segments.push(StoredSegment { first_row, rows, key_bits, sections });
+            self.segments.push(StoredSegment {
+                first_row: self.rows,
+                rows,
+                key_bits: segment.key_bits(),
+                field_bytes: segment.field_bytes(),
+                sections,
+            });
         }
         self.rows += rows;
         self.train_rows += if segment.is_test { 0 } else { rows };
@@ -99,12 +111,13 @@ impl RowStoreBuilder {
         self.entries += segment.entries;
         self.has_values |= segment.has_values;
         self.has_weights |= segment.has_weights;
+        self.fields = self.fields.max(segment.fields_needed as usize);
         let known = &mut self.labels[usize::from(segment.is_test)];
         known.iter_mut().zip(segment.labels).for_each(|(known, labels)| *known |= labels);
     }
 
     /// The rows of the segments in a map.
-    pub(crate) fn build(self, map: Mmap, features: usize) -> RowStore {
+    pub(crate) fn build(self, map: FileMap, features: usize) -> RowStore {
         let RowStoreBuilder { segments, rows, .. } = &self;
         let mean_rows = (rows / segments.len().max(1)).max(1);
         let block_bits = mean_rows.ilog2();
@@ -123,6 +136,7 @@ impl RowStoreBuilder {
             entries: self.entries,
             has_values: self.has_values,
             has_weights: self.has_weights,
+            fields: self.fields,
             first_index: 0,
             labels: self.labels,
             segments: self.segments.into_boxed_slice(),
@@ -146,7 +160,7 @@ impl RowStore {
         }
         let mut map = MmapMut::map_anon(bytes.len().max(1))?;
         map[..bytes.len()].copy_from_slice(&bytes);
-        Ok(builder.build(map.make_read_only()?, features))
+        Ok(builder.build(map.make_read_only()?.into(), features))
     }
 
     /// The number of rows.
@@ -213,6 +227,25 @@ impl RowStore {
         self.label_at(place)
     }
 
+    /// Appends the fields of a row's `count` keys to `fields`; nothing if rows have none.
+    #[inline]
+    pub(crate) fn read_fields(&self, place: RowPlace, count: usize, fields: &mut Vec<u16>) {
+        if self.fields > 0 {
+            let (segment, _) = self.at(place);
+            take_fields(self.row_bytes(place), count, segment.field_bytes, fields);
+        }
+    }
+
+    /// The bytes of a row.
+    #[inline]
+    fn row_bytes(&self, place: RowPlace) -> &[u8] {
+        let (segment, row) = self.at(place);
+        let index = &self.map[segment.sections.index.clone()];
+        let range = row_start(index, row).zip(row_start(index, row + 1));
+        let rows = &self.map[segment.sections.rows.clone()];
+        range.and_then(|(start, end)| rows.get(start..end)).unwrap_or_default()
+    }
+
     /// Prefetches a row's part of the index into the processor's cache.
     #[inline]
     pub(crate) fn prefetch_index(&self, place: RowPlace) {
@@ -226,10 +259,6 @@ impl RowStore {
     /// was prefetched before.
     #[inline]
     pub(crate) fn prefetch_row(&self, place: RowPlace) {
-        let (segment, row) = self.at(place);
-        let index = &self.map[segment.sections.index.clone()];
-        let range = row_start(index, row).zip(row_start(index, row + 1));
-        let rows = &self.map[segment.sections.rows.clone()];
-        prefetch(range.and_then(|(start, end)| rows.get(start..end)).unwrap_or_default());
+        prefetch(self.row_bytes(place));
     }
 }

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use paceline_generate::random::Random;
+
 use super::collected_rows::CollectedRows;
 use super::held_rows::HeldRows;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
@@ -13,7 +15,6 @@ use super::row_store::RowStore;
 use super::segment::KeyBuffer;
 use crate::error::DataError;
 use crate::hold_out::{choose_by_class, test_order};
-use crate::random::Random;
 use crate::train_test::TrainTest;
 
 /// Keeps the random stream apart from those for other purposes.
@@ -75,20 +76,55 @@ impl SparseRows {
         features: usize,
         rows: impl IntoIterator<Item = (K, V, u32)>,
     ) -> Result<Self, DataError> {
+        let rows = rows.into_iter().map(|(keys, values, label)| (keys, [0u16; 0], values, label));
+        Self::collect(features, rows, RowBuffer::default())
+    }
+
+    /// As [`from_rows`](Self::from_rows), for models that use fields: each row is its keys, the
+    /// field of each key, the values of the keys and its label. The values of a key that is
+    /// repeated in the same field are added up.
+    ///
+    /// ```
+    /// use paceline_data::SparseRows;
+    ///
+    /// let rows = SparseRows::from_field_rows(10, [([7, 3], [0, 1], [], 1)])?;
+    /// assert_eq!(rows.fields(), 2);
+    /// assert_eq!((&rows.row(0).keys[..], &rows.row(0).fields[..]), (&[3, 7][..], &[1, 0][..]));
+    /// # Ok::<(), paceline_data::DataError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`from_rows`](Self::from_rows), and if there is not a field for each key.
+    pub fn from_field_rows<K: AsRef<[u32]>, F: AsRef<[u16]>, V: AsRef<[f32]>>(
+        features: usize,
+        rows: impl IntoIterator<Item = (K, F, V, u32)>,
+    ) -> Result<Self, DataError> {
+        Self::collect(features, rows, RowBuffer::default().with_fields(true))
+    }
+
+    fn collect<K: AsRef<[u32]>, F: AsRef<[u16]>, V: AsRef<[f32]>>(
+        features: usize,
+        rows: impl IntoIterator<Item = (K, F, V, u32)>,
+        mut buffer: RowBuffer,
+    ) -> Result<Self, DataError> {
         if !(1..=MAX_FEATURES).contains(&features) {
             let what = format!("{features} features; there must be from 1 to {MAX_FEATURES}");
             return Err(DataError::Examples { what });
         }
-        let (mut parts, mut buffer) = (vec![CollectedRows::default()], RowBuffer::default());
-        let mut count = 0;
-        for (index, (keys, values, label)) in rows.into_iter().enumerate() {
-            let (keys, values) = (keys.as_ref(), values.as_ref());
+        let (mut parts, mut count) = (vec![CollectedRows::default()], 0);
+        for (index, (keys, fields, values, label)) in rows.into_iter().enumerate() {
+            let (keys, fields, values) = (keys.as_ref(), fields.as_ref(), values.as_ref());
             buffer.clear();
             buffer.keys.extend_from_slice(keys);
+            buffer.fields.extend_from_slice(fields);
             if values.is_empty() {
                 buffer.values.resize(keys.len(), 1.0);
             } else {
                 buffer.values.extend_from_slice(values);
+            }
+            if buffer.has_fields() && fields.len() != keys.len() {
+                let what = format!("{} keys but {} fields", keys.len(), fields.len());
+                return Err(DataError::MemoryRow { row: index, what });
             }
             let checked = buffer.set_label(label.into()).and_then(|()| buffer.finish(features));
             let row = checked
@@ -311,6 +347,11 @@ impl SparseRows {
         !self.store.has_values
     }
 
+    /// One more than the greatest field of the store's keys; 0 if rows are stored without fields.
+    pub fn fields(&self) -> usize {
+        self.store.fields
+    }
+
     /// The number of rows of the source that could not be read and were left out, training and
     /// test set together.
     pub fn skipped(&self) -> u64 {
@@ -340,9 +381,11 @@ impl SparseRows {
     pub fn read_row<'a>(&self, index: usize, row: &'a mut StoredRow) -> &'a StoredRow {
         row.keys.clear();
         row.values.clear();
-        let place = self.locate(index);
+        row.fields.clear();
+        let place = self.store.find(self.locate(index));
         let mut keys = KeyBuffer::default();
-        row.label = self.store.read(self.store.find(place), &mut keys, &mut row.values).into();
+        row.label = self.store.read(place, &mut keys, &mut row.values).into();
+        self.store.read_fields(place, keys.len(), &mut row.fields);
         row.keys.extend_from_slice(&keys);
         row
     }

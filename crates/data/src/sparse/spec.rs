@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::clicks::MIN_FEATURES;
+use paceline_generate::{Clicks, MIN_FEATURES};
+
 use super::example::FeatureNames;
 use super::label_rule::LabelRule;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
@@ -15,6 +16,8 @@ use crate::on_bad::OnBad;
 pub enum SparseKind {
     /// LIBSVM text.
     Libsvm,
+    /// LIBFFM text: LIBSVM text in which each entry has a field.
+    Libffm,
     /// TFRecords of `tf.train.Example`.
     TfRecord,
     /// Criteo's logs.
@@ -30,10 +33,19 @@ impl SparseKind {
     pub fn name(self) -> &'static str {
         match self {
             SparseKind::Libsvm => "libsvm",
+            SparseKind::Libffm => "libffm",
             SparseKind::TfRecord => "tfrecord",
             SparseKind::Criteo => "criteo",
             SparseKind::Clicks => "clicks",
             SparseKind::Table => "table",
+        }
+    }
+
+    /// Whether the keys of such rows have fields.
+    pub fn has_fields(self) -> bool {
+        match self {
+            Self::Libffm | Self::Criteo | Self::Clicks | Self::Table => true,
+            Self::Libsvm | Self::TfRecord => false,
         }
     }
 }
@@ -51,7 +63,7 @@ pub enum IndexBase {
 }
 
 /// The specification of sparse data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SparseSpec {
     /// The kind of data.
     pub kind: SparseKind,
@@ -61,8 +73,13 @@ pub struct SparseSpec {
     /// The test set, likewise.
     pub test_path: Option<PathBuf>,
     /// The number of features. `None` means as many as the greatest index needs, and is possible
-    /// for LIBSVM and TFRecord only.
+    /// for LIBSVM, LIBFFM and TFRecord only.
     pub features: Option<usize>,
+    /// Whether the field of each key is stored too, for models that use fields. Rows without are
+    /// smaller, and are cached apart.
+    pub with_fields: bool,
+    /// The share of the variance of generated scores that is due to pairs of values.
+    pub interactions: f64,
     /// What to do about bad rows.
     pub on_bad: OnBad,
     /// The index of the first feature, for LIBSVM.
@@ -93,6 +110,8 @@ impl SparseSpec {
             path: None,
             test_path: None,
             features: None,
+            with_fields: false,
+            interactions: 0.0,
             on_bad: OnBad::Fail,
             index_base: IndexBase::Auto,
             feature_names: FeatureNames::default(),
@@ -110,6 +129,16 @@ impl SparseSpec {
         SparseSpec { path: Some(path.as_ref().into()), ..Self::new(kind) }
     }
 
+    /// The generator of [`SparseKind::Clicks`].
+    ///
+    /// # Panics
+    /// If the number of features is not set or too small, or the share of interactions is not from
+    /// 0 up to, but not including, 1.
+    pub fn clicks(&self) -> Clicks {
+        let clicks = Clicks::new(self.features.unwrap_or_default(), self.seed);
+        if self.interactions == 0.0 { clicks } else { clicks.with_interactions(self.interactions) }
+    }
+
     /// Checks for contradictions and missing values.
     pub(crate) fn check(&self) -> Result<(), DataError> {
         let wrong = |what: String| Err(DataError::SparseSpec { kind: self.kind.name(), what });
@@ -120,7 +149,13 @@ impl SparseSpec {
         if self.features.is_none() && (generated || self.kind == SparseKind::Criteo) {
             return wrong("data.features must say how many features to hash into".into());
         }
+        if self.with_fields && !self.kind.has_fields() {
+            return wrong("its rows have no fields, which the model needs; use libffm".into());
+        }
         if generated {
+            if !(0.0..1.0).contains(&self.interactions) {
+                return wrong("data.interactions must be from 0 up to, not including, 1".into());
+            }
             if self.features.is_some_and(|features| features < MIN_FEATURES) {
                 return wrong(format!("data.features must be at least {MIN_FEATURES}"));
             }

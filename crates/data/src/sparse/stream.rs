@@ -17,7 +17,7 @@ use super::format::SparseFormat;
 use super::limits::{MAX_FEATURES, MAX_LINE_BYTES, MAX_RECORD_BYTES};
 use super::row::{RowBuffer, SparseRow};
 use super::row_fault::RowFault;
-use super::{criteo, example, libsvm};
+use super::{criteo, example, libffm, libsvm};
 use crate::error::DataError;
 use crate::file_kind::{BYTE_ORDER_MARK, FileKind, SNIFF_BYTES, sniff};
 use crate::on_bad::OnBad;
@@ -124,6 +124,12 @@ impl BlockParser<'_> {
                 }
                 row.finish(features).map(Some)
             }),
+            SparseFormat::Libffm => rows.text(row, |line, row| {
+                if !libffm::parse(line, row)? {
+                    return Ok(None);
+                }
+                row.finish(features).map(Some)
+            }),
             SparseFormat::Criteo => rows.text(row, |line, row| {
                 Ok(criteo::parse(line, features as u32, row)?.then(|| row.finish_ones()))
             }),
@@ -136,7 +142,7 @@ impl SparseFormat {
     /// What a stream of this format consists of.
     pub(crate) fn unit(self) -> BlockUnit {
         match self {
-            SparseFormat::Libsvm | SparseFormat::Criteo => BlockUnit::Line,
+            SparseFormat::Libsvm | SparseFormat::Libffm | SparseFormat::Criteo => BlockUnit::Line,
             SparseFormat::TfRecord => BlockUnit::Record,
         }
     }
@@ -145,6 +151,7 @@ impl SparseFormat {
     pub(crate) fn file_kind(self) -> FileKind {
         match self {
             SparseFormat::Libsvm => FileKind::Libsvm,
+            SparseFormat::Libffm => FileKind::Libffm,
             SparseFormat::Criteo => FileKind::Criteo,
             SparseFormat::TfRecord => FileKind::TfRecord,
         }
@@ -154,6 +161,7 @@ impl SparseFormat {
     fn name(self) -> &'static str {
         match self {
             SparseFormat::Libsvm => "libsvm",
+            SparseFormat::Libffm => "libffm",
             SparseFormat::Criteo => "criteo",
             SparseFormat::TfRecord => "tfrecord",
         }

@@ -97,6 +97,7 @@ fn generated_rows_are_equal_through_every_format() {
     let clicks = Clicks::new(10_000, 4);
     for (kind, format) in [
         (SparseKind::Libsvm, SparseFormat::Libsvm),
+        (SparseKind::Libffm, SparseFormat::Libffm),
         (SparseKind::TfRecord, SparseFormat::TfRecord),
         (SparseKind::Criteo, SparseFormat::Criteo),
     ] {

@@ -17,8 +17,8 @@ use proptest::prelude::*;
 
 use crate::{DataDir, gzip, ones, open};
 
-const FORMATS: [SparseFormat; 3] =
-    [SparseFormat::Libsvm, SparseFormat::TfRecord, SparseFormat::Criteo];
+const FORMATS: [SparseFormat; 4] =
+    [SparseFormat::Libsvm, SparseFormat::Libffm, SparseFormat::TfRecord, SparseFormat::Criteo];
 
 /// Reads bytes, and checks what every reader guarantees about a row.
 fn read(bytes: &[u8], format: SparseFormat, on_bad: OnBad) -> Result<ReadCounts, DataError> {
@@ -51,7 +51,7 @@ proptest! {
 
     #[test]
     fn random_text_never_panics(text in "([-+0-9a-f:.#eE \t\r]{0,30}\n?){0,20}") {
-        for format in [SparseFormat::Libsvm, SparseFormat::Criteo] {
+        for format in [SparseFormat::Libsvm, SparseFormat::Libffm, SparseFormat::Criteo] {
             let skipping = read(text.as_bytes(), format, OnBad::Skip).unwrap();
             prop_assert_eq!(skipping.bytes, text.len() as u64);
             let failing = read(text.as_bytes(), format, OnBad::Fail);

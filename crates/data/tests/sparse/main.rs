@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod caching;
+mod fields;
 mod formats;
 mod golden;
 mod held_out;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::s3_request::{Credentials, PayloadHash, SignedRequest};
+use super::s3_request::{PayloadHash, S3Credentials, SignedRequest};
 use super::store::FileStore;
 
 /// How long a connection may take, and a single read or write on it.
@@ -26,7 +26,7 @@ pub(super) struct S3Bucket {
     base: String,
     /// Empty, or with a slash at its end.
     prefix: String,
-    credentials: Credentials,
+    credentials: S3Credentials,
 }
 
 impl std::fmt::Debug for S3Bucket {
@@ -68,7 +68,7 @@ impl S3Bucket {
             agent: agent.into(),
             base,
             prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
-            credentials: Credentials {
+            credentials: S3Credentials {
                 key: required("AWS_ACCESS_KEY_ID")?,
                 secret: required("AWS_SECRET_ACCESS_KEY")?,
                 session: variable("AWS_SESSION_TOKEN"),

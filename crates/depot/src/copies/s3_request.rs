@@ -12,7 +12,7 @@ use crate::hmac::{HASH, hmac};
 const READ_BYTES: usize = 1 << 20;
 
 /// Who asks.
-pub(super) struct Credentials {
+pub(super) struct S3Credentials {
     pub(super) key: String,
     pub(super) secret: String,
     /// The token of temporary credentials.
@@ -49,7 +49,7 @@ impl PayloadHash {
     }
 }
 
-impl Credentials {
+impl S3Credentials {
     /// Signs a request for the object at a path in the bucket at `base`.
     pub(super) fn sign(
         &self,
@@ -155,7 +155,7 @@ mod tests {
     /// The example of a signed request in Amazon's documentation ("GET Bucket Lifecycle").
     #[test]
     fn a_request_has_the_signature_that_amazon_documents() {
-        let credentials = Credentials {
+        let credentials = S3Credentials {
             key: "AKIAIOSFODNN7EXAMPLE".into(),
             secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
             session: None,

@@ -1,10 +1,9 @@
 use std::io;
 use std::sync::Arc;
 
-use paceline_observe::ProgressReport;
+use paceline_observe::{ProgressReport, TestLoad};
 
 use super::*;
-use crate::test_pacer::TestLoad;
 
 #[derive(Default)]
 struct ProgressLog(Vec<ProgressReport>);

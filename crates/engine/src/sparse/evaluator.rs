@@ -9,7 +9,7 @@ use paceline_data::{SparseBuffer, SparseRows};
 use paceline_model::{Batch, Compactor, Rows, Score, SparseModel, Tally};
 
 use crate::error::TrainError;
-use crate::evaluator::Evaluator;
+use crate::evaluator::{Evaluator, counted};
 use crate::test_watch::TestWatch;
 
 /// Rows read and tested at a time.
@@ -59,19 +59,22 @@ impl Evaluator for SparseEvaluator {
     }
 
     fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
-        assert_eq!(params.len(), self.keys.len(), "parameters of the tested keys");
+        let width = self.model.layout().width();
+        assert_eq!(params.len(), self.keys.len() * width, "parameters of the tested keys");
         let mut tally = Tally::default();
-        for from in (0..self.rows.len()).step_by(BLOCK) {
-            let to = (from + BLOCK).min(self.rows.len());
+        let block = BLOCK.min(self.model.max_block());
+        for from in (0..self.rows.len()).step_by(block) {
+            let to = (from + block).min(self.rows.len());
             self.buffer.fill(&self.rows, from..to);
             self.compactor.compact(&self.buffer.keys, self.model.shared_keys());
-            gather(&self.keys, params, self.compactor.keys(), &mut self.values);
-            let SparseBuffer { starts, values, labels, .. } = &self.buffer;
+            gather(&self.keys, params, width, self.compactor.keys(), &mut self.values);
+            let SparseBuffer { starts, values, labels, fields, .. } = &self.buffer;
             let rows = Rows { starts, places: self.compactor.places(), values };
-            self.model.evaluate(&self.values, Batch::sparse(rows, labels), &mut tally);
+            let batch = Batch::sparse(rows, labels).with_fields(fields);
+            self.model.evaluate(&self.values, batch, &mut tally);
             watch.tested(to, self.rows.len())?;
         }
-        Ok(tally.score())
+        counted(&tally, self.rows.len())
     }
 }
 
@@ -80,8 +83,8 @@ fn deduplicate(keys: &mut Vec<u32>) {
     keys.dedup();
 }
 
-/// Collects the values of `wanted`, some of the sorted `keys`, into `values`.
-fn gather(keys: &[u32], params: &[f32], wanted: &[u32], values: &mut Vec<f32>) {
+/// Collects the values of `wanted`, some of the sorted `keys`, into `values`: `width` for each.
+fn gather(keys: &[u32], params: &[f32], width: usize, wanted: &[u32], values: &mut Vec<f32>) {
     values.clear();
     let mut at = 0;
     for key in wanted {
@@ -93,7 +96,7 @@ fn gather(keys: &[u32], params: &[f32], wanted: &[u32], values: &mut Vec<f32>) {
         }
         let within = &keys[at..keys.len().min(at + stride + 1)];
         at += within.partition_point(|known| known < key);
-        values.push(params[at]);
+        values.extend_from_slice(&params[at * width..(at + 1) * width]);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Several threads that train one table without locks.
 
+use std::panic::resume_unwind;
 use std::thread;
 
 use paceline_model::Layout;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 
-use super::table_link::TableLink;
+use super::table_link::{SharedTable, TableLink};
 use crate::coordinator::Coordinator;
 use crate::error::TrainError;
 use crate::step_recorder::{StepRecorder, WorkDone};
@@ -20,6 +21,17 @@ pub(crate) struct HogwildTrainer<'t> {
 
 /// A training loop over a shared table.
 pub(crate) type TableTrainer<'t> = dyn Trainer<TableLink<'t>> + Send + 't;
+
+/// Stops the other threads if its own panics.
+struct StopOnPanic<'t>(&'t SharedTable);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
 
 impl<'t> HogwildTrainer<'t> {
     /// Trains with `first` on the calling thread and each of `others` on a thread of its own.
@@ -42,16 +54,20 @@ impl<'t> Trainer<TableLink<'t>> for HogwildTrainer<'t> {
                 .enumerate()
                 .map(|(index, other)| {
                     let mut link = TableLink::new(shared, index + 1);
-                    scope.spawn(move || other.run(&mut link, None))
+                    scope.spawn(move || {
+                        let _stop = StopOnPanic(shared);
+                        other.run(&mut link, None)
+                    })
                 })
                 .collect();
+            let _stop = StopOnPanic(shared);
             let work = self.first.run(link, coordinator);
             if !matches!(&work, Ok(Done(WorkDone { reason: Some(StopReason::Epochs), .. }))) {
                 shared.stop();
             }
             let Done(mut sum) = work? else { return Ok(Rewound) };
             for other in others {
-                let Ok(work) = other.join() else { unreachable!("a panic ends the scope") };
+                let work = other.join().unwrap_or_else(|panic| resume_unwind(panic));
                 let Done(work) = work? else { return Ok(Rewound) };
                 sum = sum.plus(&work);
             }

@@ -142,7 +142,7 @@ fn rows_of<'a>(
         let values = if batch.values.is_empty() { &[][..] } else { &batch.values[range.clone()] };
         let label = batch.labels[row];
         let weight = weights.of_one(label, batch.weights.get(row).copied());
-        Row { label, weight, keys: &batch.keys[range], values }
+        Row { label, weight, keys: &batch.keys[range], values, fields: &[] }
     })
 }
 
@@ -176,6 +176,7 @@ impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
 
             self.step_recorder.work.steps += 1;
             self.step_recorder.work.examples += examples as u64;
+            self.step_recorder.work.touched.add(self.batch.keys.len(), self.batch.keys.len());
             let made = StepMade { step, loss, now };
             let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
             let Done(()) = recorded else { return Ok(Rewound) };

@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use paceline_exchange::{ChunkMarks, SlotMark};
-use paceline_model::{SparseModel, Table};
+use paceline_model::{ParamTable, SparseModel, Table};
 use paceline_net::LinkOutcome;
 use paceline_observe::{Phase, PhaseClock};
 
-use crate::checkpoint::{CheckpointWriter, ResumePoint, copy_table};
+use crate::checkpoint::{CheckpointWriter, ResumePoint};
 use crate::context::VisitPiece;
 use crate::error::TrainError;
 use crate::link::{Link, PushOutcome, SparseLink, SparsePush};
@@ -22,7 +22,7 @@ const PIECE: usize = 1 << 18;
 
 /// What the threads of a run share.
 pub(crate) struct SharedTable {
-    table: Table,
+    table: ParamTable,
     /// Updates made.
     steps: AtomicU64,
     stopping: AtomicBool,
@@ -41,7 +41,7 @@ impl SharedTable {
         model: &dyn SparseModel,
         threads: usize,
     ) -> Result<Self, TrainError> {
-        let table = empty_table(settings, model, threads);
+        let table = empty_table(settings, model, threads)?;
         if let Some(start) = &settings.start {
             start.fill(model, &table)?;
         }
@@ -55,11 +55,11 @@ impl SharedTable {
         threads: usize,
         from: &ResumePoint,
     ) -> Result<Self, TrainError> {
-        let table = from.fill(model.layout(), empty_table(settings, model, threads))?;
+        let table = from.fill(model.layout(), empty_table(settings, model, threads)?)?;
         Ok(Self::with_steps(table, from.step(), from.slot_steps(threads)))
     }
 
-    fn with_steps(table: Table, steps: u64, slots: Vec<u64>) -> Self {
+    fn with_steps(table: ParamTable, steps: u64, slots: Vec<u64>) -> Self {
         Self {
             table,
             steps: AtomicU64::new(steps),
@@ -70,7 +70,7 @@ impl SharedTable {
 
     /// Whether the model steps where its parameters live.
     pub(crate) fn steps_in_place(&self, model: &dyn SparseModel) -> bool {
-        steps_in_place(&self.table, model)
+        self.table.as_flat().is_some_and(|table| steps_in_place(table, model))
     }
 
     /// Stops all threads after their current step.
@@ -79,11 +79,21 @@ impl SharedTable {
     }
 }
 
-/// A table of zeros. A single thread that steps in place keeps its gradient's sums in the table.
-fn empty_table(settings: &TrainSettings, model: &dyn SparseModel, threads: usize) -> Table {
-    let layout = model.layout();
-    let table = Table::new(settings.optimizer.clone(), layout, 0..layout.len());
-    if threads == 1 && steps_in_place(&table, model) { table.with_sums() } else { table }
+/// A table before the first step. A single thread that steps in place keeps its gradient's sums in
+/// the table.
+fn empty_table(
+    settings: &TrainSettings,
+    model: &dyn SparseModel,
+    threads: usize,
+) -> Result<ParamTable, TrainError> {
+    let (optimizer, keys) = (settings.optimizer.clone(), 0..model.layout().keys());
+    let table = match ParamTable::allocate(optimizer, model, keys, settings.seed) {
+        Ok(ParamTable::Flat(table)) if threads == 1 && steps_in_place(&table, model) => {
+            table.with_sums().map(ParamTable::Flat)
+        }
+        table => table,
+    };
+    table.map_err(TrainError::Settings)
 }
 
 fn steps_in_place(table: &Table, model: &dyn SparseModel) -> bool {
@@ -113,9 +123,10 @@ impl<'a> TableLink<'a> {
         Self { checkpoints, ..self }
     }
 
-    /// The table, for steps in place.
+    /// The table, for steps in place: one parameter for each key.
     pub(super) fn table(&self) -> &'a Table {
-        &self.shared.table
+        let Some(table) = self.shared.table.as_flat() else { unreachable!("it steps in place") };
+        table
     }
 
     /// What the threads of the run share.
@@ -136,7 +147,7 @@ impl<'a> TableLink<'a> {
     }
 
     fn read(&mut self, keys: &[u32]) {
-        self.values.resize(keys.len(), 0.0);
+        self.values.resize(keys.len() * self.shared.table.width(), 0.0);
         self.shared.table.read(keys, &mut self.values);
     }
 }
@@ -169,7 +180,7 @@ impl Link for TableLink<'_> {
                 .map(|next| SlotMark { last_sequence: next, step: next.saturating_sub(1) });
             let marks = vec![ChunkMarks { version: step, slots: slots.collect() }];
             shared.table.fold();
-            checkpoints.take(step, marks, is_last, |out| copy_table(&shared.table, out));
+            checkpoints.take_table(step, marks, is_last, &shared.table);
         }
         Ok(())
     }
@@ -180,8 +191,8 @@ impl Link for TableLink<'_> {
 
     fn peek(&mut self, keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
         let keys = keys.unwrap_or_default();
-        self.peeked.resize(keys.len(), 0.0);
-        self.shared.table.read(keys, &mut self.peeked);
+        self.peeked.resize(keys.len() * self.shared.table.width(), 0.0);
+        self.shared.table.read_known(keys, &mut self.peeked);
         Ok(LinkOutcome::Done(&self.peeked))
     }
 

@@ -64,7 +64,8 @@ impl BlockSource for PreparedBatch {
         };
         let (labels, own) = (&self.rows.labels[from..self.done], &self.rows.weights);
         let own = if own.is_empty() { &[] } else { &own[from..self.done] };
-        Ok(Batch::sparse(rows, labels).weighted(self.weights.of(labels, own)))
+        let batch = Batch::sparse(rows, labels).with_fields(&self.rows.fields);
+        Ok(batch.weighted(self.weights.of(labels, own)))
     }
 }
 
@@ -167,10 +168,12 @@ impl<L: SparseLink> Trainer<L> for SparseWorker<'_> {
             let loss =
                 batch_gradient(model, batch, examples, values, grad, step_recorder, || false)?;
             let loss = loss.unwrap_or_default();
+            step_recorder.divergence.check_finite(step, loss)?;
             if step_recorder.wants_tensors(step) {
                 step_recorder.record_touched(step, values, Some(grad))?;
             }
             let now = self.step_recorder.clock.enter(Phase::Push);
+            self.step_recorder.work.touched.add(self.queue[0].keys().len(), self.grad.len());
             let Done(()) = self.push(link)? else { return Ok(Rewound) };
 
             self.step_recorder.work.steps += 1;

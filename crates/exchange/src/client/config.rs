@@ -25,12 +25,14 @@ pub struct ClientConfig {
     pub job: JobIdentity,
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
-    /// The secret of the run, at most [`crate::MAX_TOKEN_BYTES`]; empty for none.
-    pub token: Vec<u8>,
     /// Servers in the run.
     pub servers: usize,
-    /// Parameters on all servers together.
+    /// Parameters on all servers together; of a sparse model, keys.
     pub total_params: usize,
+    /// Of a sparse model: the parameters of each key.
+    pub width: usize,
+    /// Of a sparse model: the numbers at the end of the last key that are no parameters.
+    pub padding: usize,
     /// Whether the model is sparse, so that parameters are requested by their keys.
     pub is_sparse: bool,
     /// How gradients and parameters travel; a sparse model's as `f32` only.
@@ -40,7 +42,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// The first process in slot 0, with a dense model, without a token and on no roster.
+    /// The first process in slot 0, with a dense model and on no roster.
     pub fn new(role: PeerRole, servers: usize, total_params: usize) -> Self {
         Self {
             role,
@@ -48,9 +50,10 @@ impl ClientConfig {
             incarnation: 1,
             job: JobIdentity::default(),
             layout_digest: [0; 32],
-            token: Vec::new(),
             servers,
             total_params,
+            width: 1,
+            padding: 0,
             is_sparse: false,
             wire: WireFormat::F32,
             process: ProcessName::default(),

@@ -21,7 +21,6 @@ impl Client {
             server: server as u32,
             servers: config.servers as u32,
             generation: self.generation,
-            token: config.token.clone(),
             process: config.process.clone(),
             ..Hello::new(config.role)
         };

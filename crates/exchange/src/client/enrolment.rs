@@ -45,8 +45,6 @@ pub struct Enrolment {
     pub job: JobIdentity,
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
-    /// The secret of the run; empty for none.
-    pub token: Vec<u8>,
     /// Servers in the run.
     pub servers: usize,
     /// How gradients and parameters travel.
@@ -67,7 +65,6 @@ impl Enrolment {
             servers: self.servers as u32,
             // The connections of its slots carry the generation; here it is only 0 or not.
             generation: Generation { number: u64::from(self.was_enrolled), base: None },
-            token: self.token.clone(),
             process: self.process.clone(),
             ..Hello::new(PeerRole::Process)
         };
@@ -106,7 +103,7 @@ impl Enrolment {
 
 /// The first frame of a process that asks what the run is. Any server answers it with
 /// [`FrameKind::JoinInfo`] or refuses.
-pub fn request_join_info(token: Vec<u8>) -> ControlFrame {
-    let hello = Hello { slot: Hello::NO_SLOT, token, ..Hello::new(PeerRole::Newcomer) };
+pub fn request_join_info() -> ControlFrame {
+    let hello = Hello { slot: Hello::NO_SLOT, ..Hello::new(PeerRole::Newcomer) };
     ControlFrame::new(FrameKind::Hello, hello.encode())
 }

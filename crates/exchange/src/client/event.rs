@@ -80,6 +80,15 @@ pub enum ProtocolError {
         /// The length of its payload.
         len: u32,
     },
+    /// A gradient arrived that is infinite or not a number.
+    #[error(
+        "its gradient of step {step} is not finite, so it is not applied; if training diverges, \
+         try a smaller learning rate"
+    )]
+    NotFinite {
+        /// The step of the plan.
+        step: u64,
+    },
     /// The other end has another shard than this client computes for it.
     #[error("the server holds {len} parameters from {start}, in chunks of {chunk_floats}")]
     Shard {

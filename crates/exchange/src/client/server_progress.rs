@@ -74,6 +74,8 @@ pub(super) struct SlotPosition {
 /// slices: the keys of each server follow those of the server before it.
 #[derive(Debug, Default)]
 pub(super) struct KeyRequests {
+    /// The values of each key.
+    width: usize,
     /// The keys that the present operation requests, encoded.
     pub(super) encoded: Vec<u8>,
     /// The batches whose values have arrived and whose gradient is due, the oldest first.
@@ -109,10 +111,11 @@ pub(super) struct ServerProgress {
 }
 
 impl ServerProgress {
-    pub(super) fn new(shard: Range<usize>, is_sparse: bool) -> Self {
+    /// A server of a dense model, or of a sparse one whose keys have `width` values each.
+    pub(super) fn new(shard: Range<usize>, width: Option<usize>) -> Self {
         Self {
             shard,
-            keys: is_sparse.then(KeyRequests::default),
+            keys: width.map(|width| KeyRequests { width, ..KeyRequests::default() }),
             handshake: Handshake::Down,
             chunks: Vec::new(),
             resume_point: None,
@@ -219,7 +222,7 @@ impl ServerProgress {
         keys.encoded.clear();
         encode_keys(self.shard.start as u32, &wanted[range.clone()], &mut keys.encoded);
         if let Some(chunk) = self.chunks.first_mut() {
-            chunk.values.range = range;
+            chunk.values.range = range.start * keys.width..range.end * keys.width;
         }
     }
 

@@ -1,11 +1,11 @@
 //! A client of a sparse model: it requests keys, and pushes a gradient of them later.
 //!
 //! Keys are sorted and shards are contiguous, so each server has a contiguous piece of the keys,
-//! of their values and of their gradient. All ranges count in these compact slices, which stay
-//! with the caller.
+//! of their values and of their gradient, which has as many numbers for each key. All ranges count
+//! in these compact slices, which stay with the caller.
 
 use super::state::{Client, Operation};
-use crate::{MAX_KEYS, PeerRole};
+use crate::{PeerRole, max_keys};
 
 /// The purpose of a pull of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Client {
     ///
     /// # Panics
     /// If the last operation is not complete, if not all servers have welcomed this client, if a
-    /// server is asked for more than [`MAX_KEYS`], or if the pull is ahead of other than exactly
+    /// server is asked for more than [`max_keys`], or if the pull is ahead of other than exactly
     /// one batch.
     pub fn begin_pull_keys(&mut self, keys: &[u32], purpose: PullPurpose) {
         assert!(self.resume_step.is_some(), "not all servers have welcomed this client");
@@ -58,13 +58,18 @@ impl Client {
         self.begin_push(step, examples);
     }
 
+    /// The numbers of each key.
+    pub fn width(&self) -> usize {
+        self.config.width
+    }
+
     /// Changes the step that the slot continues with: a gradient that came too late is not made
     /// again.
     pub fn resume_at(&mut self, step: u64) {
         self.resume_step = Some(step);
     }
 
-    /// The largest number of these keys that one server holds, which [`MAX_KEYS`] bounds.
+    /// The largest number of these keys that one server holds, which [`max_keys`] bounds.
     pub fn most_at_one_server(&self, keys: &[u32]) -> usize {
         let below = |end: usize| keys.partition_point(|&key| (key as usize) < end);
         let counts = self.links.iter().map(|link| below(link.shard.end) - below(link.shard.start));
@@ -73,10 +78,10 @@ impl Client {
 
     fn request(&mut self, keys: &[u32]) {
         assert!(self.is_complete(), "one operation at a time");
-        let mut from = 0;
+        let (mut from, most) = (0, max_keys(self.config.width));
         for link in &mut self.links {
             let to = from + keys[from..].partition_point(|&key| (key as usize) < link.shard.end);
-            assert!(to - from <= MAX_KEYS, "{} keys of one server", to - from);
+            assert!(to - from <= most, "{} keys of one server", to - from);
             link.request_keys(keys, from..to);
             from = to;
         }

@@ -159,5 +159,6 @@ impl Client {
 /// The links to all servers, before any has been heard of.
 fn new_links(config: &ClientConfig) -> Vec<ServerProgress> {
     let shards = shard_ranges(config.total_params, config.servers);
-    shards.into_iter().map(|shard| ServerProgress::new(shard, config.is_sparse)).collect()
+    let width = config.is_sparse.then_some(config.width);
+    shards.into_iter().map(|shard| ServerProgress::new(shard, width)).collect()
 }

@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use super::event::{ReplicaError, ReplicaEvent};
+use super::kept_state::KeptState;
 use super::peer::{CatchUp, StatePiece, StateTransfer};
 use super::receive::PeerTarget;
 use super::send::{PeerFrame, PeerSource};
@@ -107,6 +108,21 @@ impl Replica {
         !self.is_incomplete && goal == Some(self.global_step + 1)
     }
 
+    /// Before a piece of a peer's state overwrites this replica's: keeps a copy, if other workers
+    /// could need it.
+    pub(super) fn keep_state(&mut self) {
+        if self.catch_up.is_some() && !self.is_incomplete && !self.is_fresh {
+            self.kept = Some(KeptState::copy(&self.params, &self.optimizer, &self.mean));
+        }
+    }
+
+    /// The peer that sent its state was lost: takes back the copy, if there is one.
+    pub(super) fn restore_kept_state(&mut self) {
+        let Some(kept) = self.kept.take() else { return };
+        kept.restore(&mut self.params, &mut self.optimizer, &mut self.mean);
+        self.is_incomplete = false;
+    }
+
     /// A piece of the state arrived.
     pub(super) fn state_arrived(&mut self, header: &Header) -> Result<ReplicaEvent, ReplicaError> {
         let (column, index) = (header.count as usize, header.chunk as usize);
@@ -118,6 +134,7 @@ impl Replica {
         let Some(CatchUp { position, .. }) = self.catch_up.take() else {
             return Err(ProtocolError::Unexpected(FrameKind::State).into());
         };
+        self.kept = None;
         let has_mean = column == self.mean_column();
         if self.is_incomplete {
             let covers_all = has_mean && !self.config.has_factors();

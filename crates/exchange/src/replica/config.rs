@@ -22,8 +22,6 @@ pub struct ReplicaConfig {
     /// Numbers the processes that fill the slot one after the other; a later one has a higher
     /// number.
     pub incarnation: u64,
-    /// The secret of the run, at most [`crate::MAX_TOKEN_BYTES`]; empty for none.
-    pub token: Vec<u8>,
     /// Identifies the job: equal on all tasks of a run.
     pub job: JobIdentity,
     /// Identifies the layout of the parameters.
@@ -48,14 +46,13 @@ pub struct ReplicaConfig {
 }
 
 impl ReplicaConfig {
-    /// A worker of a run without a step limit or a token, which compares its replicas every 100
+    /// A worker of a run without a step limit, which compares its replicas every 100
     /// steps and does not recover from losses.
     pub fn new(slot: usize, workers: usize) -> Self {
         Self {
             slot,
             names: worker_names(workers),
             incarnation: 1,
-            token: Vec::new(),
             job: JobIdentity::default(),
             layout_digest: [0; 32],
             stop_steps: None,

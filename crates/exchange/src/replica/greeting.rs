@@ -22,7 +22,7 @@ pub enum GreetError {
     Refused {
         /// The answer to send.
         refusal: Refusal,
-        /// The slot that the worker fills in its run, if it knows the token.
+        /// The slot that the worker fills in its run, if there is such a slot.
         slot: Option<usize>,
     },
 }
@@ -39,7 +39,6 @@ impl Replica {
             layout_digest: config.layout_digest,
             server: peer as u32,
             servers: self.peers.len() as u32,
-            token: config.token.clone(),
             ..Hello::new(PeerRole::Replica)
         }
         .encode();
@@ -66,9 +65,8 @@ impl Replica {
         let position = ReplicaPosition::decode(header, header.step);
         if let Err(refusal) = self.check_hello(&hello).and_then(|()| self.check_position(position))
         {
-            // The slot of a worker that does not know the token is not believed.
-            let is_known = refusal.code != RefuseCode::WrongToken && slot < self.peers.len();
-            return Err(GreetError::Refused { refusal, slot: is_known.then_some(slot) });
+            let slot = Some(slot).filter(|slot| *slot < self.peers.len());
+            return Err(GreetError::Refused { refusal, slot });
         }
         self.connection_lost(slot);
         let peer = &mut self.peers[slot];
@@ -99,7 +97,6 @@ impl Replica {
         RunIdentity {
             name: self.name(config.slot),
             names: &config.names,
-            token: &config.token,
             wire: config.wire,
             job: &config.job,
             layout_digest: &config.layout_digest,

@@ -34,6 +34,7 @@ mod ending;
 mod event;
 mod factors;
 mod greeting;
+mod kept_state;
 mod known;
 mod memory;
 mod newcomer;

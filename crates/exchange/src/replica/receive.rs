@@ -8,6 +8,7 @@ use super::memory::StepMemory;
 use super::peer::{COORDINATOR, Contribution};
 use super::state::Replica;
 use crate::{CONTROL_BYTES, Flags, FrameKind, Header, ProtocolError, as_bytes_mut};
+use paceline_model::kernels::{all_finite, all_finite_bf16};
 
 /// Where the payload of a frame is read to. [`Replica::target_bytes`] gives the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,6 +207,7 @@ impl Replica {
                 as_bytes_mut(self.known.values_mut(*part, *len))
             }
             PeerTarget::Params(range) => {
+                self.keep_state();
                 self.is_incomplete |= self.catch_up.is_some();
                 as_bytes_mut(&mut self.params[range.clone()])
             }
@@ -252,6 +254,7 @@ impl Replica {
     ) -> Result<ReplicaEvent, ReplicaError> {
         match header.kind {
             FrameKind::GradientChunk => {
+                self.check_finite(peer, header)?;
                 self.gradient_arrived(peer, header);
                 Ok(ReplicaEvent::Progress)
             }
@@ -306,6 +309,22 @@ impl Replica {
         known.add_mean(part, &changes[..range.len()], output, &mut scratch);
         (self.known, self.chunk_mean) = (known, scratch);
         self.peers[peer].changes = changes;
+    }
+
+    /// Refuses a gradient that is not finite, which would spoil the parameters of all workers.
+    fn check_finite(&self, peer: usize, header: &Header) -> Result<(), ProtocolError> {
+        if header.flags.contains(Flags::LEFT) {
+            return Ok(());
+        }
+        let own = &self.chunks[self.config.slot];
+        let len = own.get(header.chunk as usize).map_or(0, Range::len);
+        let (state, step) = (&self.peers[peer], header.step);
+        let is_finite = if self.is_rounded() {
+            all_finite_bf16(&state.changes[..len.min(state.changes.len())])
+        } else {
+            all_finite(&state.gradient[..len.min(state.gradient.len())])
+        };
+        if is_finite { Ok(()) } else { Err(ProtocolError::NotFinite { step }) }
     }
 
     fn gradient_arrived(&mut self, slot: usize, header: &Header) {

@@ -38,6 +38,7 @@ impl Replica {
     pub fn disconnect_all(&mut self) {
         self.step = None;
         self.catch_up = None;
+        self.restore_kept_state();
         self.is_gathering = true;
         for peer in &mut self.peers {
             let (incarnation, report) = (peer.incarnation, peer.report.take());

@@ -6,6 +6,7 @@ use paceline_model::{AlignedBuffer, Layout, OptimizerSpec, OptimizerState};
 
 use super::chunk_plan::chunk_plan;
 use super::config::ReplicaConfig;
+use super::kept_state::KeptState;
 use super::known::KnownGradients;
 use super::peer::{COORDINATOR, CatchUp, CurrentStep, PieceProgress, ReplicaPeer};
 use crate::TaskReport;
@@ -49,6 +50,8 @@ pub struct Replica {
     pub(super) is_gathering: bool,
     /// Set while a peer that is ahead sends the missing state.
     pub(super) catch_up: Option<CatchUp>,
+    /// The own state, while that of a peer overwrites it.
+    pub(super) kept: Option<KeptState>,
     /// Whether a state has been received in part: this replica is of no use until it is complete.
     pub(super) is_incomplete: bool,
     /// Whether the process has just begun, with the beginning of the run or a checkpoint, and has
@@ -131,6 +134,7 @@ impl Replica {
             is_mixed: false,
             is_gathering: true,
             catch_up: None,
+            kept: None,
             is_incomplete: false,
             is_fresh: true,
             lacks_known: false,

@@ -98,7 +98,8 @@ impl Server {
         host.send(conn, header, FrameBody::Floats(values));
     }
 
-    /// Sends the values of keys to a client that no gate waits for.
+    /// Sends the values of keys to a client that no gate waits for. It only reads, so keys that no
+    /// gradient has touched are zero.
     pub(super) fn send_values(
         &mut self,
         conn: ConnId,
@@ -110,7 +111,7 @@ impl Server {
         let version = self.chunks[0].version;
         let flags = self.stop_flag(version);
         let Store::Sparse(sparse) = &mut self.store else { return };
-        let values = sparse.values(keys, false);
+        let values = sparse.known_values(keys);
         let mut header = answer_header(FrameKind::Values, version, 4 * values.len());
         (header.flags, header.sequence) = (flags, sequence);
         host.send(conn, header, FrameBody::Floats(values));

@@ -1,9 +1,10 @@
 //! The handshake: which clients a server accepts, and where a worker resumes.
 //!
-//! The server believes nothing before it has compared the token and everything else that both
-//! ends must agree on. A process that fills a slot again with the same incarnation has merely
-//! reconnected. One with a higher incarnation takes over the slot: the server closes its
-//! predecessor's connection, so that from then on nothing of the predecessor can arrive.
+//! That the client knows the run's secret is proved before its `Hello` is read, below this crate.
+//! The server believes nothing else before it has compared what both ends must agree on. A
+//! process that fills a slot again with the same incarnation has merely reconnected. One with a
+//! higher incarnation takes over the slot: the server closes its predecessor's connection, so
+//! that from then on nothing of the predecessor can arrive.
 
 use super::connections::ConnectedPeer;
 use super::host::{Host, Level};
@@ -18,6 +19,9 @@ use crate::{
 
 /// Evaluators that may be connected at a time.
 const MAX_EVALUATORS: usize = 64;
+
+/// How far an incarnation may be ahead of this server's clock, in microseconds: a year.
+const MAX_AHEAD_US: u64 = 365 * 24 * 3_600 * 1_000_000;
 
 /// Where a worker resumes.
 #[derive(Clone, Copy, Default)]
@@ -54,14 +58,12 @@ impl Server {
     ) {
         let address = host.address(conn);
         let at = address.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
-        // What a client says of itself without the token is not believed.
-        let known = hello.filter(|_| refusal.code != RefuseCode::WrongToken);
-        let sender = known.map(|hello| hello.sender(&self.config.names));
+        let sender = hello.map(|hello| hello.sender(&self.config.names));
         let sender = sender.unwrap_or_else(|| "a connection".into());
         host.note(Level::Warning, &format!("refused {sender}{at}: {}", refusal.text));
-        let slot = known.map_or(usize::MAX, |hello| hello.slot as usize);
+        let slot = hello.map_or(usize::MAX, |hello| hello.slot as usize);
         let is_worker =
-            known.is_some_and(|hello| matches!(hello.role, PeerRole::Worker | PeerRole::Process));
+            hello.is_some_and(|hello| matches!(hello.role, PeerRole::Worker | PeerRole::Process));
         if is_worker && slot < self.members.len() && refusal.is_permanent() {
             self.members[slot].refusal = Some(format!("refused{at}: {}", refusal.text));
         }
@@ -75,7 +77,10 @@ impl Server {
         // The generation of a process on the roster only says whether it has been there before.
         let has_generation = hello.role != PeerRole::Process;
         if has_generation && hello.generation.is_newer_than(self.generation) {
-            return self.rewind(hello.generation, host);
+            if host.knows_generation(hello.generation) {
+                return self.rewind(hello.generation, host);
+            }
+            return self.turn_away(conn, hello, host);
         }
         match hello.role {
             PeerRole::Evaluator => self.admit_evaluator(conn, host),
@@ -89,12 +94,24 @@ impl Server {
         }
     }
 
+    /// Closes the connection of a client that knows of a generation which the run has not had. An
+    /// honest one may be ahead of what this server can read; it connects again.
+    fn turn_away(&mut self, conn: ConnId, hello: &Hello, host: &mut impl Host) {
+        let (sender, number) = (hello.sender(&self.config.names), hello.generation.number);
+        let at = host.address(conn).map(|at| format!(" at {at}")).unwrap_or_default();
+        host.note(
+            Level::Warning,
+            &format!("refused {sender}{at}: the run's record has no generation {number}"),
+        );
+        host.close(conn, "an unknown generation");
+        self.connections.remove(conn);
+    }
+
     /// Checks everything that both ends must agree on.
     fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
         let config = &self.config;
         let refuse = |code, text: &str| Err(Refusal::new(code, text));
         if hello.role == PeerRole::Newcomer {
-            hello.check_token(&config.token)?;
             let is_closed = config.roster.join_info.is_empty();
             return if is_closed {
                 refuse(RefuseCode::NotNow, "no process may join this run")
@@ -105,7 +122,6 @@ impl Server {
         RunIdentity {
             name: &format!("ps:{}", config.index),
             names: &config.names,
-            token: &config.token,
             wire: config.wire,
             job: &config.job,
             layout_digest: &config.layout_digest,
@@ -164,11 +180,24 @@ impl Server {
             let text = format!("a newer process has taken over {}", member.name);
             return Err(Refusal::new(RefuseCode::SlotTaken, text));
         }
+        if !self.is_plausible(hello.incarnation) {
+            let text = "its incarnation is far in the future; set the clocks of all machines";
+            return Err(Refusal::new(RefuseCode::NotNow, text));
+        }
         if member.state == MemberState::Lost {
             let text = format!("the run continued without {}", member.name);
             return Err(Refusal::new(RefuseCode::NotNow, text));
         }
         Ok(())
+    }
+
+    /// Whether an incarnation can be that of a process that started before now. A higher one would
+    /// keep every later process out of the slot.
+    fn is_plausible(&self, incarnation: u64) -> bool {
+        let known = (0..self.members.len()).filter_map(|slot| self.members[slot].incarnation).max();
+        let now = self.config.started_us.saturating_add(self.now_ms.saturating_mul(1_000));
+        let latest = now.max(known.unwrap_or(0));
+        incarnation <= latest.saturating_add(MAX_AHEAD_US).min(u64::MAX >> 1)
     }
 
     fn admit_evaluator(&mut self, conn: ConnId, host: &mut impl Host) {

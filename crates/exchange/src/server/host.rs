@@ -4,7 +4,7 @@
 //! simulation is one host, the network crate another.
 
 use super::state::Server;
-use crate::{ConnId, FrameBody, Header, Stats};
+use crate::{ConnId, FrameBody, Generation, Header, Stats};
 
 /// How much a note matters to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +76,12 @@ pub trait Host {
     /// count: the coordinator may request it again.
     fn last_checkpoint(&self) -> Option<u64> {
         None
+    }
+
+    /// Whether the run's own record has this generation, so that a client may be believed that
+    /// states it. Called only for one that is newer than the server's.
+    fn knows_generation(&mut self, _generation: Generation) -> bool {
+        true
     }
 
     /// Follows the first chunk of the gradient that `slot` computed for a step of the plan.

@@ -6,7 +6,7 @@
 
 use super::state::Server;
 use crate::keys::max_keys_bytes;
-use crate::{FrameKind, Header, MAX_KEYS, Store};
+use crate::{FrameKind, Header, Store, max_keys};
 
 /// The longest payloads that clients may send to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct PayloadLimits {
     chunk_bytes: usize,
     /// The most keys of one request; 0 for a dense model.
     keys: usize,
+    /// The numbers of each key.
+    width: usize,
 }
 
 impl Server {
@@ -24,10 +26,12 @@ impl Server {
         let longest = self.chunks.iter().map(|chunk| chunk.range.len()).max().unwrap_or_default();
         match &self.store {
             Store::Dense(_) => {
-                PayloadLimits { chunk_bytes: config.wire.number_bytes() * longest, keys: 0 }
+                let chunk_bytes = config.wire.number_bytes() * longest;
+                PayloadLimits { chunk_bytes, keys: 0, width: 1 }
             }
             Store::Sparse(_) => {
-                PayloadLimits { chunk_bytes: 0, keys: config.shard().len().min(MAX_KEYS) }
+                let (width, keys) = (config.width, config.shard().len());
+                PayloadLimits { chunk_bytes: 0, keys: keys.min(max_keys(width)), width }
             }
         }
     }
@@ -43,7 +47,7 @@ impl PayloadLimits {
         let kind = header.kind;
         let most = match kind {
             Push => self.chunk_bytes,
-            PushKeys => 4 * self.keys + max_keys_bytes(self.keys),
+            PushKeys => 4 * self.width * self.keys + max_keys_bytes(self.keys),
             PullKeys => max_keys_bytes(self.keys),
             Pull | Leave | Release | Stop | Collect | Finish | Heartbeat | Checkpoint | Abort => {
                 kind.max_payload_bytes()

@@ -6,11 +6,12 @@
 
 use super::host::{GradientStage, Host};
 use super::state::Server;
-use super::violation::Checked;
+use super::violation::{Checked, Violation};
 use crate::chunk::{DueReply, PendingGradient, SlotState};
 use crate::gate::{Decision, GateView, Push, Readiness};
 use crate::members::MemberState;
-use crate::{Flags, Header, WINDOW_CHUNKS};
+use crate::{Flags, FrameKind, Header, WINDOW_CHUNKS, WireFormat};
+use paceline_model::kernels::{all_finite, all_finite_bf16};
 
 impl Server {
     /// Handles one chunk of a gradient; of a sparse model, the gradient of the keys that the slot
@@ -28,6 +29,9 @@ impl Server {
         if sequence <= self.chunks[index].slots[slot].last_sequence {
             self.push_again(index, slot, sequence, next_keys, host);
             return Ok(());
+        }
+        if !self.is_finite(header, gradient) {
+            return self.refuse_gradient(slot, header, host);
         }
         let push = Push { chunk: index, slot, step: header.step, sequence };
         let decision = if self.is_cut_short {
@@ -79,6 +83,33 @@ impl Server {
         state.awaiting_reply = Some(reply_to(state, sequence, self.now_ms));
         self.settle(index, host);
         Ok(())
+    }
+
+    /// Whether all numbers of a gradient are finite. One that is not would spoil the parameters of
+    /// all workers.
+    fn is_finite(&self, header: &Header, gradient: &[f32]) -> bool {
+        match self.config.wire {
+            WireFormat::F32 => all_finite(gradient),
+            WireFormat::Bf16 => {
+                let changes: &[u16] = bytemuck::cast_slice(gradient);
+                let count = header.len as usize / size_of::<u16>();
+                all_finite_bf16(&changes[..count.min(changes.len())])
+            }
+        }
+    }
+
+    /// Ends the worker whose gradient is not finite. Nothing of the push is kept.
+    fn refuse_gradient(&self, slot: usize, header: &Header, host: &mut impl Host) -> Checked {
+        let (name, step) = (&self.members[slot].name, header.step);
+        let what = format!(
+            "its gradient of step {step} is not finite, so it is not applied; if training \
+             diverges, try a smaller learning rate"
+        );
+        if let Some(conn) = self.members[slot].conn {
+            let text = format!("{name}: {what}");
+            self.send_control(conn, FrameKind::Abort, text.as_bytes(), host);
+        }
+        Err(Violation(what))
     }
 
     /// Answers a push that has arrived before, without applying it again.

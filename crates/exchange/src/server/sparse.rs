@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::host::Host;
 use super::state::Server;
 use super::violation::Checked;
-use crate::{ConnId, Flags, FrameKind, Header, Store, as_bytes, decode_keys};
+use crate::{ConnId, Flags, FrameKind, Header, Store, as_bytes};
 
 impl Server {
     /// The kind of frame that carries a gradient of this model.
@@ -40,11 +40,11 @@ impl Server {
         }
         let requested =
             pending_keys.oldest().ok_or("a gradient for keys that were not requested")?;
-        let floats = requested.len();
+        let floats = requested.len() * sparse.table().width();
         let bytes =
             as_bytes(payload).get(4 * floats..len).ok_or("a gradient of the wrong length")?;
         let mut keys = self.key_pool.take();
-        decode_keys(sparse.bounds(), bytes, &mut keys)?;
+        sparse.decode_keys(bytes, &mut keys)?;
         payload.truncate(floats);
         Ok(Some(keys))
     }
@@ -80,7 +80,7 @@ impl Server {
             return Err("a chunk that this shard does not have".into());
         }
         let mut keys = self.key_pool.take();
-        decode_keys(sparse.bounds(), bytes, &mut keys)?;
+        sparse.decode_keys(bytes, &mut keys)?;
         let Some(slot) = slot.filter(|_| header.flags != Flags::NONE) else {
             self.send_values(conn, header.sequence, &keys, host);
             self.key_pool.put_back(keys);

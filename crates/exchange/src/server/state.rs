@@ -73,6 +73,8 @@ impl Server {
             panic!("{error}");
         }
         assert_eq!(store.len(), config.shard().len(), "the store must be the shard");
+        let width = if let Store::Sparse(sparse) = &store { sparse.table().width() } else { 1 };
+        assert_eq!(width, config.width, "parameters of each key");
         let is_exact = config.wire == WireFormat::F32;
         assert!(is_exact || matches!(store, Store::Dense(_)), "a sparse model travels as f32");
         let ranges = match &store {

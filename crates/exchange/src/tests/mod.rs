@@ -1,5 +1,6 @@
 //! The tests of the protocol.
 
+mod beliefs;
 mod breaches;
 mod checkpoints;
 mod cut_short;

@@ -1,6 +1,6 @@
 //! What server 0 tells the processes that fill slots, case by case.
 
-use super::harness::{JOB, LAYOUT, TOKEN, TestFrame, TestServer, worker_config};
+use super::harness::{JOB, LAYOUT, TestFrame, TestServer, worker_config};
 use crate::*;
 
 /// Server 0 of a run with 4 slots, and the processes that connect to it.
@@ -66,7 +66,6 @@ impl RosterRun {
             home: home.map(|home| home as usize),
             job: JOB.into(),
             layout_digest: LAYOUT,
-            token: TOKEN.to_vec(),
             wire: WireFormat::F32,
             servers: 1,
             was_enrolled,
@@ -267,13 +266,12 @@ fn a_slot_that_no_process_takes_fails_the_run_in_time() {
 }
 
 #[test]
-fn only_a_process_with_the_token_gets_the_join_information() {
+fn a_newcomer_gets_the_join_information_if_there_is_any() {
     let mut run = RosterRun::with(1);
-    for (token, kind) in [(TOKEN, FrameKind::JoinInfo), (b"guess", FrameKind::Refuse)] {
-        let conn = 90 + token.len() as u64;
-        run.test.open(conn, request_join_info(token.to_vec()));
-        let (to, header, bytes) = run.test.host.sent.last().unwrap();
-        assert_eq!((*to, header.kind), (conn, kind));
-        assert_eq!(bytes == b"join info", kind == FrameKind::JoinInfo);
-    }
+    run.test.open(90, request_join_info());
+    let (to, header, bytes) = run.test.host.sent.last().unwrap();
+    assert_eq!((*to, header.kind, &bytes[..]), (90, FrameKind::JoinInfo, &b"join info"[..]));
+    let mut closed = TestServer::dense(ServerConfig::new(ModeConfig::Async, 1, 4));
+    closed.open(90, request_join_info());
+    assert_eq!(closed.host.sent.last().unwrap().1.kind, FrameKind::Refuse);
 }

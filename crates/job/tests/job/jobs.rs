@@ -89,9 +89,22 @@ fn unknown_keys_are_found_at_every_level_and_the_nearest_is_named() {
         &["job:2: train.rate is not a key; did you mean train.optimizer.rate?"],
     );
     check("[model]\nseed = 1", &["job:2: model.seed is not a key; did you mean seed?"]);
+    // A key of a layer is not meant by one that names no layer.
+    check("rate = 1", &["job:1: rate is not a key; did you mean train.optimizer.rate?"]);
     // No similar key.
     let lost = "docs/job.md lists all keys, `paceline explain` those in use";
     check("xyzzy = 1", &[&format!("job:1: xyzzy is not a key; {lost}")]);
+}
+
+#[test]
+fn a_value_for_a_section_names_the_key_it_was_probably_meant_for() {
+    let section = "is a section of keys, not";
+    let optimizer = format!("train.optimizer {section} a string; set train.optimizer.kind=adam");
+    check_set(&["train.optimizer=adam"], &[&format!("--set train.optimizer=adam: {optimizer}")]);
+    let model = format!("model {section} a string; set model.kind=softmax");
+    check_set(&["model=softmax"], &[&format!("--set model=softmax: {model}")]);
+    let stop = format!("train.stop {section} an integer; set train.stop.epochs=5");
+    check_set(&["train.stop=5"], &[&format!("--set train.stop=5: {stop}")]);
 }
 
 #[test]

@@ -47,6 +47,7 @@ const RARE_FIGURES: [&str; 3] = ["examples", "peak_network_bytes_per_second", "p
 /// One row for each cell: settings, number of runs, and those figures that any cell has.
 fn results(data: &ReportData, is_shown: impl Fn(&Figure) -> bool) -> ReportTable {
     let keys = cell::keys(&data.cells);
+    let (leading, trailing) = around_figures(&keys);
     let named = |figure: &Figure| {
         let named = data.cells.iter().flat_map(|cell| &cell.references);
         named.into_iter().any(|reference| reference.figure == figure.name)
@@ -57,22 +58,51 @@ fn results(data: &ReportData, is_shown: impl Fn(&Figure) -> bool) -> ReportTable
         .filter(|figure| data.cells.iter().any(|cell| cell.figure(figure).is_some()))
         .filter(|figure| !RARE_FIGURES.contains(&figure.name) || named(figure))
         .collect();
-    let mut head: Vec<String> = keys.iter().map(|key| short(key, &keys)).collect();
+    let mut head: Vec<String> = leading.iter().map(|key| short(key, &keys)).collect();
     head.push("runs".into());
     head.extend(figures.iter().map(|figure| figure.title.to_owned()));
     head.push("stopped by".into());
+    head.extend(trailing.iter().map(|key| short(key, &keys)));
     let row = |cell: &Cell| {
-        let setting = |key: &String| cell.setting(key).unwrap_or("–").to_owned();
-        let mut row: Vec<String> = keys.iter().map(setting).collect();
+        let setting = |key: &String| shown_setting(cell, key);
+        let mut row: Vec<String> = leading.iter().map(setting).collect();
         row.push(match cell.failed {
             0 => cell.runs.len().to_string(),
             failed => format!("{} ({failed} failed)", cell.runs.len()),
         });
         row.extend(figures.iter().map(|figure| cell.format(figure)));
         row.push(cell.stop_reasons());
+        row.extend(trailing.iter().map(setting));
         row
     };
-    ReportTable { head, rows: data.cells.iter().map(row).collect(), word_columns: keys.len() }
+    ReportTable { head, rows: data.cells.iter().map(row).collect(), word_columns: leading.len() }
+}
+
+/// The most keys before the figures of a cell.
+const MOST_LEADING: usize = 7;
+/// The keys that lead if not all can, beside those that distinguish most cells.
+const LEADING: [&str; 5] =
+    ["model.kind", "data.kind", "data.path", "train.optimizer.kind", "train.optimizer.rate"];
+
+/// The keys before the figures and those after them: runs that differ in many keys would push the
+/// figures off the screen.
+fn around_figures(keys: &[String]) -> (Vec<String>, Vec<String>) {
+    if keys.len() <= MOST_LEADING {
+        return (keys.to_vec(), Vec::new());
+    }
+    let leads = |key: &&String| cell::is_main_key(key) || LEADING.contains(&key.as_str());
+    let leading: Vec<_> = keys.iter().filter(leads).take(MOST_LEADING).cloned().collect();
+    let trailing = keys.iter().filter(|key| !leading.contains(key)).cloned().collect();
+    (leading, trailing)
+}
+
+/// The value of a key, without the directories of a path.
+fn shown_setting(cell: &Cell, key: &str) -> String {
+    match cell.setting(key) {
+        None => "–".to_owned(),
+        Some(path) if key == "data.path" => path.rsplit('/').next().unwrap_or(path).to_owned(),
+        Some(value) => value.to_owned(),
+    }
 }
 
 /// Published figures beside those measured here.
@@ -225,6 +255,22 @@ mod tests {
         assert_eq!(of("examples_per_second", 14.3, 28.6), "2.0 × faster");
         assert_eq!(of("global_steps", 7100.0, 7400.0), "1.04 × published");
         assert_eq!(of("network_bytes_per_second", 2e6, 1e6), "0.50 × published");
+    }
+
+    #[test]
+    fn figures_come_before_most_of_many_keys() {
+        let few = ["cluster.mode", "train.batch"].map(String::from);
+        assert_eq!(around_figures(&few), (few.to_vec(), vec![]));
+        let many: Vec<String> = ["cluster.mode", "checkpoint.every_steps", "data.path"]
+            .map(String::from)
+            .into_iter()
+            .chain((0..10).map(|column| format!("data.columns.{column}")))
+            .collect();
+        let (leading, trailing) = around_figures(&many);
+        assert_eq!((leading, trailing.len()), (vec![many[0].clone(), many[2].clone()], 11));
+        let settings = vec![("data.path".to_owned(), "/a/b/flowers.csv".to_owned())];
+        let cell = Cell { settings, ..Cell::default() };
+        assert_eq!(shown_setting(&cell, "data.path"), "flowers.csv");
     }
 
     #[test]

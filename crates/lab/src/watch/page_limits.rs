@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use serde_json::Value;
+
 /// Most runs that one page shows side by side.
 pub(crate) const MAX_COMPARED_RUNS: usize = 12;
 /// A run that has written nothing for this time may have died.
@@ -31,8 +33,18 @@ pub(crate) fn unexpected_end(
 ) -> Option<u64> {
     let silence = written?.elapsed().unwrap_or_default().as_secs();
     let is_dead = is_sampled && silence >= longest_silence(job)?;
-    let since_1970 = written?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    is_dead.then_some(since_1970.as_secs())
+    seconds_since_1970(written?).filter(|_| is_dead)
+}
+
+/// A time as the page takes it.
+pub(crate) fn seconds_since_1970(time: SystemTime) -> Option<u64> {
+    Some(time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs())
+}
+
+/// The kind of the failure that a run has recorded.
+pub(crate) fn recorded_failure(text: &str) -> Option<String> {
+    let failure: Value = serde_json::from_str(text).ok()?;
+    Some(failure["kind"].as_str()?.to_owned())
 }
 
 /// Rounds the time since a run has written a file, so that a quiet run changes rarely.

@@ -50,6 +50,9 @@ fn tag_names() -> Value {
         "gradientMs": tags::GRADIENT_MS,
         "workerGradientMs": tags::worker(TASK_PLACEHOLDER, tags::WORKER_GRADIENT_MS),
         "staleness": tags::STALENESS,
+        "keysPerStep": tags::KEYS_PER_STEP,
+        "keyBytesPerStep": tags::KEY_BYTES_PER_STEP,
+        "valueBytesPerStep": tags::VALUE_BYTES_PER_STEP,
     })
 }
 

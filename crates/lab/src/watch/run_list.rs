@@ -10,7 +10,7 @@ use paceline_record::StoredSummary;
 use paceline_record::names::files;
 use serde_json::{Value, json};
 
-use super::page_limits::{rounded_quiet_seconds, unexpected_end};
+use super::page_limits::{recorded_failure, rounded_quiet_seconds, unexpected_end};
 use crate::job_keys::parse_job;
 
 /// How many levels below the directory runs are searched for.
@@ -123,6 +123,7 @@ impl RunList {
                 shown["quiet_s"] = json!(sign.quiet_seconds());
                 let ended_at = unexpected_end(&cached.job, sign.written, sign.is_sampled);
                 shown["ended_at"] = json!(ended_at);
+                shown["failure"] = json!(recorded_failure(&read_text(run, files::FAILURE)));
             }
             self.cards.insert(run.id.clone(), cached);
             cards.push(shown);

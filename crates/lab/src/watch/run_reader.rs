@@ -14,6 +14,7 @@ use paceline_record::names::{files, tags};
 use serde_json::Value;
 
 use super::curve_set::CurveSet;
+use super::page_limits::recorded_failure;
 use super::resource_reader::ResourceReader;
 use super::series::Series;
 use super::text_file::{TextFile, folder_files};
@@ -50,6 +51,7 @@ pub(crate) struct RunReader {
     summary_text: TextFile,
     summary: Option<StoredSummary>,
     evaluation_text: TextFile,
+    failure_text: TextFile,
     /// What `paceline evaluate` found, if it was run.
     evaluation: Option<Value>,
     refreshed: Option<Instant>,
@@ -79,6 +81,7 @@ impl RunReader {
             summary_text: TextFile::default(),
             summary: None,
             evaluation_text: TextFile::default(),
+            failure_text: TextFile::default(),
             evaluation: None,
             refreshed: None,
             written: None,
@@ -94,6 +97,7 @@ impl RunReader {
         if self.summary_text.refresh(&self.dir.join(files::SUMMARY), MAX_TEXT_BYTES) {
             self.summary = StoredSummary::parse(&self.summary_text.text);
         }
+        self.failure_text.refresh(&self.dir.join(files::FAILURE), MAX_TEXT_BYTES);
         if self.evaluation_text.refresh(&self.dir.join(files::EVALUATION), MAX_TEXT_BYTES) {
             self.evaluation = serde_json::from_str(&self.evaluation_text.text).ok();
         }
@@ -148,6 +152,11 @@ impl RunReader {
     /// The summary, once the run has ended.
     pub(crate) fn summary(&self) -> Option<&StoredSummary> {
         self.summary.as_ref()
+    }
+
+    /// The kind of the failure that the run has recorded, if any.
+    pub(crate) fn failure(&self) -> Option<String> {
+        recorded_failure(&self.failure_text.text)
     }
 
     /// The last evaluation of the trained model, if there was one.

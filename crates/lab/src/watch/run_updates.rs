@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::curve_json::CurveWriter;
 use super::live_verdict::{ranking_so_far, verdict_so_far};
-use super::page_limits::{rounded_quiet_seconds, unexpected_end};
+use super::page_limits::{rounded_quiet_seconds, seconds_since_1970, unexpected_end};
 use super::run_reader::{CurveKey, RunReader};
 use super::series::{CurveAxis, SentMark};
 use crate::job_keys::parse_job;
@@ -90,8 +90,10 @@ fn about_run(run: &RunReader) -> Value {
         Some(summary) => summary.fields().get("ranking").cloned().unwrap_or_default(),
         None => json!(ranking_so_far(run)),
     };
+    let failure = run.failure().filter(|_| summary.is_none());
     let ended_at = match summary {
         Some(_) => None,
+        None if failure.is_some() => run.written().and_then(seconds_since_1970),
         None => unexpected_end(&job, run.written(), run.is_sampled()),
     };
     let machines: BTreeMap<_, _> = run.tasks().map(|task| (task, run.machine(task))).collect();
@@ -102,6 +104,7 @@ fn about_run(run: &RunReader) -> Value {
         "is_over": summary.is_some(),
         "quiet_s": rounded_quiet_seconds(quiet),
         "ended_at": ended_at,
+        "failure": failure,
         "machines": machines,
         "job_text": run.job(),
         "job": job,

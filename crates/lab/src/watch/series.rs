@@ -161,6 +161,12 @@ impl Series {
     }
 
     fn merge(&self, range: Range<usize>, max: usize) -> Vec<Bucket> {
+        let mut drawn = self.merge_points(range, max);
+        even_ranges(&mut drawn);
+        drawn
+    }
+
+    fn merge_points(&self, range: Range<usize>, max: usize) -> Vec<Bucket> {
         let buckets = self.buckets.get(range).unwrap_or_default();
         let Some((last, others)) = buckets.split_last() else { return Vec::new() };
         if buckets.len() <= max {
@@ -198,6 +204,29 @@ fn grouped(buckets: &[Bucket], limit: usize) -> Vec<Bucket> {
     drawn
 }
 
+/// Lets every range be that of about equally many steps. Points are recorded for every step at
+/// first and as means of several later, and the range of more steps is wider: without this, a band
+/// would widen where the recording changes and the values do not.
+fn even_ranges(drawn: &mut [Bucket]) {
+    if drawn.iter().all(|bucket| bucket.min == bucket.max) {
+        return; // Nothing is drawn as a band.
+    }
+    let mut spans: Vec<u64> =
+        drawn.windows(2).map(|pair| pair[1].step.saturating_sub(pair[0].step)).collect();
+    spans.sort_unstable();
+    // Not the widest: one gap says nothing about the recording.
+    let Some(&span) = spans.get(spans.len() * 9 / 10) else { return };
+    for at in 0..drawn.len() {
+        let end = drawn[at].step.saturating_add(span);
+        let within = drawn[at + 1..].iter().take_while(|next| next.step < end);
+        // The range of a following bucket is its own still.
+        let ranges = within.map(|next| (next.min, next.max));
+        let own = (drawn[at].min, drawn[at].max);
+        let both = |a: (f32, f32), b: (f32, f32)| (a.0.min(b.0), a.1.max(b.1));
+        (drawn[at].min, drawn[at].max) = ranges.fold(own, both);
+    }
+}
+
 /// Merges buckets into one. The slice is not empty.
 fn merged(buckets: &[Bucket]) -> Bucket {
     let mut sum = 0.0;
@@ -230,6 +259,26 @@ mod tests {
         assert!(drawn.len() <= 10);
         assert_eq!(drawn.iter().map(|bucket| bucket.max).fold(0.0, f32::max), 1e9);
         assert_eq!((drawn[0].step, drawn[0].min), (0, 0.0));
+    }
+
+    #[test]
+    fn a_band_does_not_widen_where_points_become_means_of_several() {
+        let mut series = Series::with_max_buckets(1 << 12);
+        let noise = |step: u64| (step * 7 % 10) as f32;
+        (0..1_000).for_each(|step| series.push(step, 0.0, noise(step)));
+        for step in (1_000..5_000).step_by(10) {
+            (step..step + 10).for_each(|own| series.widen_next(noise(own)));
+            series.push(step, 0.0, 4.5);
+        }
+        // All points, and fewer.
+        for max in [5_000, 300] {
+            let drawn = series.since(SentMark::default(), max).buckets;
+            let early = drawn.iter().filter(|bucket| bucket.step < 980);
+            let widths: Vec<f32> = early.map(|bucket| bucket.max - bucket.min).collect();
+            let late = &drawn[drawn.len() - 2];
+            assert_eq!(late.max - late.min, 9.0);
+            assert!(widths.iter().all(|width| *width >= 8.0), "{max}: {widths:?}");
+        }
     }
 
     #[test]

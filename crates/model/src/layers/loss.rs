@@ -1,7 +1,7 @@
 //! Softmax and cross-entropy: losses and correct answers from scores.
 
 use crate::kernels::exp_below_zero;
-use crate::tally::Tally;
+use crate::tally::{Tally, score_of};
 
 /// Examples whose sums of exponentials are multiplied before one logarithm is taken. A sum is at
 /// least 1 and at most the number of classes, so the product does not overflow.
@@ -15,7 +15,7 @@ fn subtract_highest(scores: &mut [f32], labels: &[u32], mut right: impl FnMut(f3
         let higher = |top: f32, &score: &f32| if score > top { score } else { top };
         let top = row.iter().fold(f32::NEG_INFINITY, higher);
         row.iter_mut().for_each(|score| *score -= top);
-        right(row[label as usize]);
+        right(score_of(row, label));
     }
 }
 
@@ -102,11 +102,11 @@ pub(crate) fn count_examples(scores: &mut [f32], labels: &[u32], tally: &mut Tal
     tally.keep(scores);
     let classes = (scores.len() / labels.len().max(1)).max(1);
     for (row, &label) in scores.chunks_exact(classes).zip(labels) {
-        let label = label as usize;
+        let own = score_of(row, label);
         // Of equal scores the first counts, as usual for argmax.
-        let (before, from) = row.split_at(label);
-        let is_first = before.iter().all(|score| *score < row[label]);
-        let is_top = from.iter().all(|score| *score <= row[label]);
+        let (before, from) = row.split_at(label as usize);
+        let is_first = before.iter().all(|score| *score < own);
+        let is_top = from.iter().all(|score| *score <= own);
         tally.correct += u64::from(is_first && is_top);
         tally.examples += 1;
     }

@@ -116,11 +116,28 @@ impl OptimizerSpec {
         self
     }
 
-    /// Checks that the optimizer applies its penalties exactly.
+    /// Checks the learning rates and the names of the state, and that the optimizer applies its
+    /// penalties exactly.
     ///
     /// # Errors
-    /// Why it does not, and what to use instead.
+    /// What is wrong, and what to use instead.
     pub fn check(&self) -> Result<(), String> {
+        for rate in [self.weights.rate.at(0), self.biases.rate.at(0)] {
+            if !(rate.is_finite() && rate >= 0.0) {
+                return Err(format!("the learning rate is {rate}, but must be 0 or more"));
+            }
+        }
+        let names = self.optimizer.state_names();
+        if let Some(name) = names
+            .iter()
+            .enumerate()
+            .find_map(|(at, name)| names[..at].contains(name).then_some(name))
+        {
+            let optimizer = self.optimizer.name();
+            return Err(format!(
+                "{optimizer} has two states named {name:?}; name each differently"
+            ));
+        }
         let has_l1 = self.weights.l1 != 0.0 || self.biases.l1 != 0.0;
         if !has_l1 || self.optimizer.applies_l1() {
             return Ok(());

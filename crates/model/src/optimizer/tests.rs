@@ -188,3 +188,24 @@ fn an_optimizer_with_too_much_state_is_refused() {
     }
     OptimizerSpec::new(Greedy, 0.1);
 }
+
+#[test]
+fn two_states_of_one_name_are_refused() {
+    #[derive(Debug)]
+    struct Twice;
+
+    impl Optimizer for Twice {
+        fn name(&self) -> &str {
+            "twice"
+        }
+
+        fn state_names(&self) -> &[&'static str] {
+            &["mean", "square", "mean"]
+        }
+
+        fn update(&self, _step: u64, _update: ParamUpdate<'_>) {}
+    }
+
+    let refused = OptimizerSpec::new(Twice, 0.1).check().unwrap_err();
+    assert_eq!(refused, "twice has two states named \"mean\"; name each differently");
+}

@@ -29,9 +29,10 @@ pub const MAX_STATES: usize = 4;
 ///     }
 ///
 ///     fn update(&self, _step: u64, update: ParamUpdate<'_>) {
-///         let ParamUpdate { params, grad, rate, .. } = update;
+///         let ParamUpdate { params, grad, rate, decay, .. } = update;
 ///         for (param, grad) in params.iter_mut().zip(grad) {
-///             if *grad != 0.0 {
+///             let grad = grad + decay * *param;
+///             if grad != 0.0 {
 ///                 *param -= rate * grad.signum();
 ///             }
 ///         }
@@ -55,7 +56,8 @@ pub trait Optimizer: Any + Debug + Send + Sync {
         &[]
     }
 
-    /// Updates a run of parameters that share a learning rate and decay.
+    /// Updates a run of parameters that share a learning rate and decay. It must add
+    /// `decay * param` to each gradient; nothing else does.
     ///
     /// `step` is the number of updates made before this one. Write the loop as a plain pass over
     /// slices inside [`kernels::each`](crate::kernels::each) to have it run with the widest

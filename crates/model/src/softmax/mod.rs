@@ -10,7 +10,7 @@ use self::lane::{LANES, Lane, LaneTask};
 pub use self::spin_pool::HELPER_THREADS;
 use self::spin_pool::{LaneWork, SpinPool};
 use crate::batch::{Batch, Inputs, SharedPatches};
-use crate::graph::OpNode;
+use crate::graph::{OpNode, softmax_graph};
 use crate::kernels::{
     OutputMode, PatchView, dense_backward_bias, dense_backward_weights, dense_forward, each,
 };
@@ -252,35 +252,14 @@ impl Model for Softmax {
     }
 
     fn graph(&self) -> Vec<OpNode> {
-        let (inputs, classes) = (self.inputs as i64, self.classes as i64);
-        vec![
-            OpNode::new("input/examples", "Placeholder", &[], &[-1, inputs]),
-            OpNode::new("input/labels", "Placeholder", &[], &[-1]),
-            OpNode::new("softmax/weight", "VariableV2", &[], &[classes, inputs]),
-            OpNode::new("softmax/bias", "VariableV2", &[], &[classes]),
-            OpNode::new(
-                "softmax/scores",
-                "MatMul",
-                &["input/examples", "softmax/weight"],
-                &[-1, classes],
-            ),
-            OpNode::new(
-                "softmax/add",
-                "BiasAdd",
-                &["softmax/scores", "softmax/bias"],
-                &[-1, classes],
-            ),
-            OpNode::new(
-                "loss/cross_entropy",
-                "SparseSoftmaxCrossEntropyWithLogits",
-                &["softmax/add", "input/labels"],
-                &[-1],
-            ),
-            OpNode::new("loss/mean", "Mean", &["loss/cross_entropy"], &[]),
+        let (inputs, classes) = (self.inputs, self.classes);
+        let mut nodes = softmax_graph(inputs, classes, "MatMul", &[classes, inputs]);
+        nodes.extend([
             OpNode::new("accuracy/class", "ArgMax", &["softmax/add"], &[-1]),
             OpNode::new("accuracy/hit", "Equal", &["accuracy/class", "input/labels"], &[-1]),
             OpNode::new("accuracy/mean", "Mean", &["accuracy/hit"], &[]),
-        ]
+        ]);
+        nodes
     }
 }
 

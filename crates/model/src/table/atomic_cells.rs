@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use memmap2::{MmapMut, MmapRaw};
 
+use crate::memory_text;
+
 /// A number that threads share.
 #[repr(transparent)]
 pub(super) struct AtomicCell(AtomicU32);
@@ -28,6 +30,18 @@ impl AtomicCell {
     pub(super) fn set(&self, value: f32) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
+
+    /// The number that a thread has [published](Self::publish) here; 0 if none has. What that
+    /// thread wrote before is visible.
+    #[inline(always)]
+    pub(super) fn published(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Publishes a number, unless another thread was faster: then the error is the other's number.
+    pub(super) fn publish(&self, number: u32) -> Result<(), u32> {
+        self.0.compare_exchange(0, number, Ordering::Release, Ordering::Acquire).map(drop)
+    }
 }
 
 /// A fixed number of cells.
@@ -37,20 +51,22 @@ pub(super) struct AtomicCells {
 }
 
 impl AtomicCells {
-    /// `len` zeros.
-    ///
-    /// # Panics
-    /// If no memory is left.
-    pub(super) fn zeros(len: usize) -> Self {
+    /// `len` zeros, or why there is no memory for them.
+    pub(super) fn zeros(len: usize) -> Result<Self, String> {
         let bytes = (len * size_of::<AtomicCell>()).max(1);
-        let map = MmapMut::map_anon(bytes)
-            .unwrap_or_else(|error| panic!("no memory for {len} parameters: {error}"));
+        let map = MmapMut::map_anon(bytes).map_err(|error| {
+            format!(
+                "{} for {len} numbers of a sparse model cannot be set aside: {error}; use fewer \
+                 features, or more servers",
+                memory_text(bytes as u128)
+            )
+        })?;
         #[cfg(target_os = "linux")]
         {
             // Without huge pages access is slower, and correct.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
-        Self { map: MmapRaw::from(map), len }
+        Ok(Self { map: MmapRaw::from(map), len })
     }
 
     #[inline(always)]
@@ -70,7 +86,7 @@ mod tests {
     #[test]
     fn cells_start_at_zero_and_keep_their_values_at_odd_sizes() {
         for len in [0, 1, 3, 1_023, 1_025, 600_001] {
-            let cells = AtomicCells::zeros(len);
+            let cells = AtomicCells::zeros(len).unwrap();
             assert_eq!(cells.all().len(), len);
             assert!(cells.all().iter().all(|cell| cell.get().to_bits() == 0));
             cells.all().iter().enumerate().for_each(|(i, cell)| cell.set(i as f32));

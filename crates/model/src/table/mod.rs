@@ -10,14 +10,24 @@
 //!
 //! A parameter lies beside its state, so that it costs one cache miss instead of three. Of FTRL
 //! only `z` and `n` are stored; the parameter follows from them.
+//!
+//! A [`Table`] has one parameter for each key, an [`EntryTable`] several; a [`ParamTable`] is
+//! either.
 
 mod apply;
 mod atomic_cells;
 mod decay_scale;
+mod entry_rule;
+mod entry_table;
+mod entry_update;
+mod param_table;
 mod row_descent;
 mod rule;
+mod slabs;
 mod storage;
 
+pub use entry_table::EntryTable;
+pub use param_table::{EntryColumn, ParamTable};
 pub use row_descent::{KeysAhead, RowDescent};
 pub use storage::Table;
 

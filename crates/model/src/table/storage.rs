@@ -57,13 +57,34 @@ impl Table {
         TableRule::of(spec).map(drop)
     }
 
+    /// How many numbers a table keeps for each parameter: itself, unless it follows from the state
+    /// of its optimizer, and that state.
+    ///
+    /// # Panics
+    /// If [`Table::supports`] refuses the optimizer.
+    pub fn width(spec: &OptimizerSpec) -> usize {
+        TableRule::of(spec).unwrap_or_else(|reason| panic!("{reason}")).width(spec)
+    }
+
     /// A table of zeros for the parameters in `range`. The system provides memory for a page when
     /// it is first written to.
     ///
     /// # Panics
+    /// As [`Table::allocate`] does, and if there is no memory.
+    pub fn new(spec: OptimizerSpec, layout: &Layout, range: Range<usize>) -> Self {
+        Self::allocate(spec, layout, range).unwrap_or_else(|reason| panic!("{reason}"))
+    }
+
+    /// The same as [`Table::new`], or why there is no memory for it.
+    ///
+    /// # Panics
     /// If [`Table::supports`] refuses the optimizer, `range` does not lie inside the layout, or
     /// it ends above `u32::MAX`.
-    pub fn new(spec: OptimizerSpec, layout: &Layout, range: Range<usize>) -> Self {
+    pub fn allocate(
+        spec: OptimizerSpec,
+        layout: &Layout,
+        range: Range<usize>,
+    ) -> Result<Self, String> {
         let rule = TableRule::of(&spec).unwrap_or_else(|reason| panic!("{reason}"));
         assert!(range.end <= layout.len(), "{range:?} is outside the layout");
         assert!(u32::try_from(range.end).is_ok(), "{range:?} ends above what a key can hold");
@@ -75,26 +96,29 @@ impl Table {
         });
         let spans = spans.filter(|span| !span.range.is_empty()).collect();
         let width = rule.width(&spec);
-        Self {
+        Ok(Self {
             spec,
             rule,
             spans,
-            cells: AtomicCells::zeros(range.len() * width),
+            cells: AtomicCells::zeros(range.len() * width)?,
             width,
             range,
             fold_lock: RwLock::new(()),
-        }
+        })
     }
 
     /// The same table, still of zeros, with room beside each parameter where one thread sums the
     /// gradient while it steps in place. It takes twice the memory and gives the bits of
     /// [`Table::update`].
     ///
+    /// # Errors
+    /// Why there is no memory for it.
+    ///
     /// # Panics
     /// If [`Table::steps_in_place`] is false.
-    pub fn with_sums(self) -> Self {
+    pub fn with_sums(self) -> Result<Self, String> {
         assert!(self.steps_in_place(), "{} does not step in place", self.spec.optimizer().name());
-        Self { cells: AtomicCells::zeros(self.len() * 2), width: 2, ..self }
+        Ok(Self { cells: AtomicCells::zeros(self.len() * 2)?, width: 2, ..self })
     }
 
     /// Whether a [`RowDescent`](crate::RowDescent) can step on this table: with plain SGD, with or

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use paceline_exchange::ClientConfig;
+use paceline_trust::Credentials;
 
 /// How a worker or an evaluator reaches the servers of its run.
 #[derive(Clone, Debug)]
@@ -11,6 +12,8 @@ pub struct ConnectConfig {
     pub client: ClientConfig,
     /// The servers' addresses, `host:port`, in the order of their indices.
     pub servers: Vec<String>,
+    /// What this task shows to the servers and demands of them.
+    pub credentials: Credentials,
     /// The time that [`ServerConnections::connect`](crate::ServerConnections::connect) waits for
     /// all servers and workers.
     pub start_timeout: Duration,
@@ -21,13 +24,14 @@ pub struct ConnectConfig {
 }
 
 impl ConnectConfig {
-    /// Waits 60 s for the start and 610 s for an answer: 10 s longer than a server waits for other
-    /// workers, so that the worker hears the reason from the server. The first lost connection is
-    /// an error.
+    /// No secret. Waits 60 s for the start and 610 s for an answer: 10 s longer than a server
+    /// waits for other workers, so that the worker hears the reason from the server. The first
+    /// lost connection is an error.
     pub fn new(client: ClientConfig, servers: Vec<String>) -> Self {
         Self {
             client,
             servers,
+            credentials: Credentials::default().trusting_loopback(),
             start_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(610),
             rejoin_timeout: None,

@@ -7,7 +7,7 @@
 
 use std::mem;
 
-use paceline_exchange::{MAX_KEYS, PullPurpose};
+use paceline_exchange::{PullPurpose, max_keys};
 use paceline_model::AlignedBuffer;
 
 use super::server_connections::{ReturnWhen, ServerConnections};
@@ -29,7 +29,7 @@ impl ServerConnections {
             return Ok(LinkOutcome::Rewound);
         }
         self.client.begin_pull_keys(keys, purpose);
-        self.params.resize(keys.len());
+        self.params.resize(keys.len() * self.client.width());
         let pulled = self.complete_whole(&[], ReturnWhen::Answered, observer)?;
         if pulled == LinkOutcome::Done(()) {
             mem::swap(values, &mut self.params);
@@ -37,8 +37,8 @@ impl ServerConnections {
         Ok(pulled)
     }
 
-    /// Pushes the gradient of the batch of plan step `step`, one value for each of the keys that
-    /// were pulled first, and requests the values of `next`. Returns when both are sent.
+    /// Pushes the gradient of the batch of plan step `step`, one number for each value of the keys
+    /// that were pulled first, and requests the values of `next`. Returns when both are sent.
     pub fn push_keys(
         &mut self,
         step: u64,
@@ -53,7 +53,7 @@ impl ServerConnections {
         }
         self.client.begin_push_keys(step, examples, next);
         observer.sending_gradient(step);
-        self.params.resize(next.len());
+        self.params.resize(next.len() * self.client.width());
         // If the connection breaks, it must be sent again after this call has returned.
         let mut pushed = mem::take(&mut self.pushed);
         pushed.clear();
@@ -89,8 +89,9 @@ impl ServerConnections {
     }
 
     fn check_count(&self, keys: &[u32]) -> Result<(), LinkError> {
-        if keys.len() > MAX_KEYS && self.client.most_at_one_server(keys) > MAX_KEYS {
-            return Err(LinkError::TooManyKeys { most: MAX_KEYS });
+        let most = max_keys(self.client.width());
+        if keys.len() > most && self.client.most_at_one_server(keys) > most {
+            return Err(LinkError::TooManyKeys { most });
         }
         Ok(())
     }

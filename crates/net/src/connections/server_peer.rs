@@ -4,7 +4,6 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
 use paceline_exchange::{
     Client, ClientEvent, FrameKind, GradientChanges, Header, OutgoingFrame, ReadTarget, Refusal,
     RoundedChunk, WireFormat, as_bytes, as_bytes_mut,
@@ -96,8 +95,8 @@ impl ServerPeer {
         }
     }
 
-    pub(super) fn connected(&mut self, stream: TcpStream) {
-        self.connection = Some(FramedConnection::new(stream));
+    pub(super) fn connected(&mut self, connection: FramedConnection<Range<usize>, ReadTarget>) {
+        self.connection = Some(connection);
         self.state = PeerState::Connected;
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token, Waker};
-use paceline_exchange::{Client, ControlFrame, GradientChanges, PeerRole, WireFormat};
+use paceline_exchange::{Client, GradientChanges, PeerRole, WireFormat};
 use paceline_model::AlignedBuffer;
 
 use super::buffers::WholeBuffers;
@@ -144,12 +144,14 @@ impl ServerConnections {
     }
 
     pub(super) fn dial_server(&mut self, server: usize) -> Result<(), PeerState> {
-        let stream = dial(&self.peers[server].address, self.poll.registry(), Token(server))?;
+        let ServerPeer { name, address, .. } = &self.peers[server];
+        let registry = self.poll.registry();
+        let hello = self.client.hello(server);
+        let connection =
+            dial(name, address, registry, Token(server), &self.config.credentials, hello)?;
         self.client.connection_lost(server);
-        self.peers[server].connected(stream);
-        let ControlFrame { header, body } = self.client.hello(server);
-        let sent = self.peers[server].send_control(&header, &body);
-        sent.map_err(|error| PeerState::Refused(error.to_string()))
+        self.peers[server].connected(connection);
+        Ok(())
     }
 
     /// Reads what servers say before the start. A connection lost now is tried again.

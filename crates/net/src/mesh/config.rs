@@ -4,11 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use paceline_trust::Credentials;
+
 /// The addresses of all workers, and the limits of waits for them.
 #[derive(Clone, Debug)]
 pub struct MeshConfig {
     /// The workers' addresses, `host:port`, in the order of their slots.
     pub addresses: Vec<String>,
+    /// What this worker shows to the others and demands of them.
+    pub credentials: Credentials,
     /// The time that [`Mesh::connect`](crate::Mesh::connect) waits for all workers.
     pub start_timeout: Duration,
     /// The longest that a step may wait for other workers.
@@ -33,10 +37,11 @@ impl fmt::Debug for LossReport {
 }
 
 impl MeshConfig {
-    /// Waits 60 s for the start, 600 s for a step and 60 s for a lost worker.
+    /// No secret. Waits 60 s for the start, 600 s for a step and 60 s for a lost worker.
     pub fn new(addresses: Vec<String>) -> Self {
         Self {
             addresses,
+            credentials: Credentials::default().trusting_loopback(),
             start_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(600),
             rejoin_timeout: Duration::from_secs(60),

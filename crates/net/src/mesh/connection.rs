@@ -4,7 +4,6 @@ use std::io;
 use std::net::Shutdown;
 
 use mio::event::Event;
-use mio::net::TcpStream;
 use mio::{Registry, Token};
 use paceline_exchange::{
     FrameKind, Header, PeerSource, PeerTarget, ProtocolError, Replica, ReplicaEvent, StepMemory,
@@ -34,20 +33,18 @@ pub(super) struct MeshConnection {
 }
 
 impl MeshConnection {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self {
-            frames: FramedConnection::new(stream),
-            has_ended: false,
-            is_closed: false,
-            has_last: false,
-            first_chunk: None,
-        }
+    pub(super) fn new(frames: FramedConnection<PeerSource, PeerTarget>) -> Self {
+        Self { frames, has_ended: false, is_closed: false, has_last: false, first_chunk: None }
     }
 
     /// Where the other end is, as the end of a sentence.
     pub(super) fn peer_address(&mut self) -> String {
-        let address = self.frames.stream().peer_addr();
-        address.map(|address| format!(" at {address}")).unwrap_or_default()
+        format!(" at {}", self.frames.stream().peer())
+    }
+
+    /// Whether the other end may be this task.
+    pub(super) fn may_be(&self, task: &str) -> bool {
+        self.frames.may_be(task)
     }
 
     pub(super) fn traffic(&self) -> Traffic {
@@ -71,7 +68,7 @@ impl MeshConnection {
 
     /// Makes the connection known to its poll by another token.
     pub(super) fn reregister(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        registry.reregister(self.frames.stream(), token, BOTH_WAYS)
+        registry.reregister(self.frames.stream().socket_mut(), token, BOTH_WAYS)
     }
 
     pub(super) fn send_control(&mut self, header: &Header, body: &[u8]) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use mio::{Events, Poll, Token, Waker};
 use paceline_exchange::{
-    FrameKind, GreetError, Header, Refusal, Replica, ReplicaEvent, WholeGradient,
+    FrameKind, GreetError, Header, Hello, Refusal, Replica, ReplicaEvent, WholeGradient,
 };
 
 use super::config::MeshConfig;
@@ -21,6 +21,7 @@ use crate::dial::{RETRY_PAUSE, dial};
 use crate::error::LinkError;
 use crate::long_wait::LongWait;
 use crate::observer::LinkObserver;
+use crate::opening::certificate_refusal;
 use crate::peer_state::PeerState;
 
 /// The token of the waker: its events only end a poll.
@@ -167,12 +168,11 @@ impl Mesh {
     }
 
     fn dial_slot(&mut self, slot: usize) -> Result<(), PeerState> {
-        let stream = dial(&self.config.addresses[slot], self.poll.registry(), Token(slot))?;
-        let mut connection = MeshConnection::new(stream);
-        let hello = self.replica.hello(slot);
-        let sent = connection.send_control(&hello.header, &hello.body);
-        sent.map_err(|_| PeerState::Refused(CLOSED.into()))?;
-        self.peers[slot].connection = Some(connection);
+        let MeshConfig { addresses, credentials, .. } = &self.config;
+        let (registry, hello) = (self.poll.registry(), self.replica.hello(slot));
+        let peer = self.replica.name(slot);
+        let connection = dial(peer, &addresses[slot], registry, Token(slot), credentials, hello)?;
+        self.peers[slot].connection = Some(MeshConnection::new(connection));
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl Mesh {
     /// Accepts waiting connections, and reads from all which worker they belong to.
     pub(super) fn accept(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         let Some(mut listener) = self.listener.take() else { return Ok(()) };
-        listener.accept(&self.poll);
+        listener.accept(&self.poll, &self.config.credentials);
         let accepted = self.read_hellos(&mut listener, observer);
         self.listener = Some(listener);
         accepted
@@ -259,7 +259,10 @@ impl Mesh {
                     listener.unidentified.push(peer);
                     continue;
                 }
-                Ok(Some(header)) => self.replica.accept_hello(&header, peer.connection.control()),
+                Ok(Some(header)) => match self.foreign_certificate(&peer.connection) {
+                    Some(refusal) => Err(GreetError::Refused { refusal, slot: None }),
+                    None => self.replica.accept_hello(&header, peer.connection.control()),
+                },
                 Ok(None) | Err(_) => continue,
             };
             match hello {
@@ -277,6 +280,15 @@ impl Mesh {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a worker whose certificate is that of another task.
+    fn foreign_certificate(&self, connection: &MeshConnection) -> Option<Refusal> {
+        // One that cannot be read, or of a slot that does not exist, is refused for that.
+        let slot = Hello::decode(connection.control()).ok()?.slot as usize;
+        let name =
+            Some(slot).filter(|slot| *slot < self.peers.len()).map(|s| self.replica.name(s))?;
+        (!connection.may_be(name)).then(|| certificate_refusal(name))
     }
 
     /// Takes the connection of the worker in `slot`.

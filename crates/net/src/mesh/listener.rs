@@ -5,8 +5,11 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use mio::{Interest, Poll, Token};
+use paceline_trust::Credentials;
 
 use super::connection::MeshConnection;
+use crate::framed::FramedConnection;
+use crate::peer_stream::PeerStream;
 use crate::socket::{BOTH_WAYS, set_options};
 
 /// The token of the listener and of unidentified connections: their events only end a poll.
@@ -47,19 +50,21 @@ impl PeerListener {
     }
 
     /// Accepts the connections that are waiting.
-    pub(super) fn accept(&mut self, poll: &Poll) {
+    pub(super) fn accept(&mut self, poll: &Poll, credentials: &Credentials) {
         for _ in 0..ACCEPT_AT_ONCE {
             // A connection that failed before it was accepted needs no answer.
             let Ok((mut stream, _)) = self.listener.accept() else { break };
             let is_ready = set_options(&stream).is_ok()
                 && poll.registry().register(&mut stream, UNIDENTIFIED, BOTH_WAYS).is_ok();
-            if !is_ready {
+            let Some(stream) = PeerStream::accept(stream, credentials).ok().filter(|_| is_ready)
+            else {
                 continue;
-            }
+            };
             if self.unidentified.len() >= MAX_UNIDENTIFIED {
                 self.unidentified.remove(0);
             }
-            let connection = MeshConnection::new(stream);
+            let connection = FramedConnection::accept(stream, credentials);
+            let connection = MeshConnection::new(connection);
             self.unidentified.push(UnidentifiedPeer { connection, accepted: Instant::now() });
         }
     }

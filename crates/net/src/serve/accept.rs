@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use paceline_exchange::{Generation, Level, Outcome, Payload, Server};
+use paceline_trust::Credentials;
 use socket2::SockRef;
 
 use super::connection::ClientConnection;
@@ -61,12 +62,14 @@ pub enum ServeEnd {
     Rewind(Generation),
 }
 
-/// Serves the clients of `server` until the run is over or goes back to a checkpoint.
+/// Serves the clients of `server` until the run is over or goes back to a checkpoint. Clients must
+/// prove that they have the same credentials.
 ///
 /// Starts a thread for each client that the server lets in; all have ended on return.
 pub fn serve(
     listener: &TcpListener,
     server: &mut Server,
+    credentials: &Credentials,
     observer: &mut dyn ServerObserver,
 ) -> Result<ServeEnd, ServeError> {
     check_descriptors(server.stats().slots.len())?;
@@ -76,7 +79,7 @@ pub fn serve(
     let mut listener = mio::net::TcpListener::from_std(listener.try_clone()?);
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let waker = Waker::new(poll.registry(), WAKER)?;
-    let strangers = Strangers::new(poll.registry().try_clone()?);
+    let strangers = Strangers::new(poll.registry().try_clone()?, credentials.clone());
     let shared = ServerShared::new(server, observer, waker);
     thread::scope(|scope| {
         let notes = StrangerNotes::new(Instant::now());
@@ -174,16 +177,16 @@ impl Acceptor<'_, '_, '_> {
 
     /// Hands a `Hello` to the server. A client that it accepts gets a thread.
     fn greet(&mut self, greeting: Greeting) {
-        let Greeting { header, payload, stream, address, inbound } = greeting;
+        let Greeting { header, payload, stream, address, inbound, sealer } = greeting;
         let shared = self.shared;
         if shared.is_full() {
             return self.warn(&format!("too many connections; turned away {address}"));
         }
-        if set_options(&stream).is_err() {
+        if set_options(stream.socket()).is_err() {
             return;
         }
         self.opened += 1;
-        let connection = shared.add(stream, self.opened);
+        let connection = shared.add(stream, sealer, self.opened);
         connection.set_received_bytes(inbound.received_bytes());
         let (mut host, id, now_ms) =
             (ServerHost::of_greeting(shared), connection.id(), shared.now_ms());
@@ -216,7 +219,7 @@ impl Acceptor<'_, '_, '_> {
 
     fn start_thread(&self, connection: &Arc<ClientConnection>, inbound: Inbound) -> io::Result<()> {
         let poll = Poll::new()?;
-        let descriptor = connection.stream().as_raw_fd();
+        let descriptor = connection.stream().socket().as_raw_fd();
         poll.registry().register(&mut SourceFd(&descriptor), Token(0), BOTH_WAYS)?;
         let (connection, shared) = (connection.clone(), self.shared);
         thread::Builder::new()
@@ -226,10 +229,10 @@ impl Acceptor<'_, '_, '_> {
     }
 
     fn note(&mut self, dismissal: &Dismissal) {
-        let Dismissal { why, address } = dismissal;
+        let Dismissal { why, address, level } = dismissal;
         if self.notes.may_write(Instant::now()) {
             let text = format!("closed the connection of a stranger: {why} ({address})");
-            self.shared.core().observer.note(Level::Info, &text);
+            self.shared.core().observer.note(*level, &text);
         }
     }
 

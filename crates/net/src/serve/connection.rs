@@ -3,27 +3,30 @@
 //! Any thread may queue frames for a connection and write them; only the connection's own thread
 //! reads from it. That is why it is not a [`FramedConnection`](crate::framed::FramedConnection).
 
-use std::io;
+use std::io::{self, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mio::net::TcpStream;
 use paceline_exchange::{CHUNK_BYTES, ConnId, FrameBody, SPARSE_BYTES, WINDOW_CHUNKS};
+use paceline_trust::{FrameSealer, SEAL_BYTES};
 
 use super::totals::ServerTotals;
 use crate::outbound::Outbound;
+use crate::peer_stream::PeerStream;
 use crate::traffic::Traffic;
 
 /// The most bytes that a client may leave unread: a window of chunks, or the values of as many keys
 /// as a client can request, and some room for control frames.
-const MAX_WAITING_BYTES: usize = SPARSE_BYTES + WINDOW_CHUNKS * 64 + 2 * CHUNK_BYTES;
-const _: () = assert!(MAX_WAITING_BYTES > (WINDOW_CHUNKS + 2) * (CHUNK_BYTES + 64));
+const MAX_WAITING_BYTES: usize = SPARSE_BYTES + WINDOW_CHUNKS * 96 + 2 * CHUNK_BYTES;
+const _: () = assert!(MAX_WAITING_BYTES > (WINDOW_CHUNKS + 2) * (CHUNK_BYTES + 96));
 
 /// One connection of a server.
 pub(super) struct ClientConnection {
     id: ConnId,
-    stream: TcpStream,
+    stream: PeerStream,
+    /// Frames are sealed, and have room for that behind their headers.
+    is_sealed: bool,
     /// Frames that no thread has begun to write. Never locked for longer than it takes to copy one.
     queued: Mutex<Vec<u8>>,
     outbound: Mutex<Outbound>,
@@ -37,12 +40,13 @@ pub(super) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(super) fn new(id: ConnId, stream: TcpStream) -> Self {
+    pub(super) fn new(id: ConnId, stream: PeerStream, sealer: Option<FrameSealer>) -> Self {
         Self {
             id,
             stream,
+            is_sealed: sealer.is_some(),
             queued: Mutex::default(),
-            outbound: Mutex::default(),
+            outbound: Mutex::new(Outbound::new(sealer)),
             is_closing: AtomicBool::new(false),
             received_bytes: AtomicU64::new(0),
             slot: AtomicUsize::new(0),
@@ -54,7 +58,7 @@ impl ClientConnection {
         self.id
     }
 
-    pub(super) fn stream(&self) -> &TcpStream {
+    pub(super) fn stream(&self) -> &PeerStream {
         &self.stream
     }
 
@@ -70,6 +74,9 @@ impl ClientConnection {
     pub(super) fn queue(&self, head: &[u8], body: FrameBody<'_>) {
         let mut queued = self.queued();
         queued.extend_from_slice(head);
+        if self.is_sealed {
+            queued.extend_from_slice(&[0; SEAL_BYTES]);
+        }
         body.append_to(&mut queued);
     }
 
@@ -87,13 +94,14 @@ impl ClientConnection {
         let mut outbound = self.outbound();
         outbound.take(&mut self.queued());
         outbound.flush(&mut &self.stream)?;
-        Ok(outbound.waiting_bytes())
+        (&self.stream).flush()?;
+        Ok(outbound.waiting_bytes() + self.stream.unsent_bytes())
     }
 
     /// Bytes that are not written yet.
     pub(super) fn waiting_bytes(&self) -> usize {
         let outbound = self.outbound();
-        outbound.waiting_bytes() + self.queued().len()
+        outbound.waiting_bytes() + self.queued().len() + self.stream.unsent_bytes()
     }
 
     /// Closes the connection once everything is written. Nothing more is read from it.

@@ -7,7 +7,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use paceline_exchange::{
-    ConnId, FrameBody, GradientStage, Header, Host, Level, Server, ServerPhase, Stats,
+    ConnId, FrameBody, Generation, GradientStage, Header, Host, Level, Server, ServerPhase, Stats,
 };
 
 use super::connection::ClientConnection;
@@ -144,8 +144,7 @@ impl Host for LockedHost<'_, '_, '_, '_> {
     }
 
     fn address(&self, conn: ConnId) -> Option<String> {
-        let peer = self.host.shared.find(conn)?.stream().peer_addr().ok()?;
-        Some(peer.to_string())
+        Some(self.host.shared.find(conn)?.stream().peer().to_string())
     }
 
     fn note(&mut self, level: Level, text: &str) {
@@ -170,6 +169,10 @@ impl Host for LockedHost<'_, '_, '_, '_> {
 
     fn last_checkpoint(&self) -> Option<u64> {
         self.observer.last_checkpoint()
+    }
+
+    fn knows_generation(&mut self, generation: Generation) -> bool {
+        self.observer.knows_generation(generation)
     }
 
     fn phase(&mut self, phase: ServerPhase) {

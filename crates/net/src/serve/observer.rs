@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use paceline_exchange::{GradientStage, Level, Server, Stats};
+use paceline_exchange::{Generation, GradientStage, Level, Server, Stats};
 
 use super::totals::ServerTotals;
 use crate::traffic::Traffic;
@@ -20,6 +20,10 @@ pub trait ServerObserver: Send {
     /// The step of the last checkpoint taken in this generation.
     fn last_checkpoint(&self) -> Option<u64> {
         None
+    }
+    /// Whether the run's own record has this generation, which a client states.
+    fn knows_generation(&mut self, _generation: Generation) -> bool {
+        true
     }
     /// Called about ten times a second. An error ends the server.
     fn tick(&mut self, server: &Server) -> Result<(), String>;

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use mio::Waker;
-use mio::net::TcpStream;
 use paceline_exchange::{ConnId, PayloadLimits, Server};
+use paceline_trust::FrameSealer;
 
 use super::connection::ClientConnection;
 use super::observer::ServerObserver;
 use super::totals::ServerTotals;
+use crate::peer_stream::PeerStream;
 use crate::traffic::Traffic;
 
 /// The most connections of clients at a time; further ones are closed at once. Strangers have a
@@ -90,13 +91,19 @@ impl<'a> ServerShared<'a> {
     }
 
     /// Gives a new connection an id and a place.
-    pub(super) fn add(&self, stream: TcpStream, number: u64) -> Arc<ClientConnection> {
+    pub(super) fn add(
+        &self,
+        stream: PeerStream,
+        sealer: Option<FrameSealer>,
+        number: u64,
+    ) -> Arc<ClientConnection> {
         let mut places = self.connections();
         let index = places.iter().position(Option::is_none).unwrap_or(places.len());
         if index == places.len() {
             places.push(None);
         }
-        let connection = Arc::new(ClientConnection::new(connection_id(index, number), stream));
+        let id = connection_id(index, number);
+        let connection = Arc::new(ClientConnection::new(id, stream, sealer));
         places[index] = Some(connection.clone());
         connection
     }

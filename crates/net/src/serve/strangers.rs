@@ -1,21 +1,26 @@
 //! Connections whose clients have not said `Hello`.
 //!
 //! The thread that accepts reads these connections too, so a stranger costs a descriptor and a few
-//! bytes, but no thread. It gets a thread when the server has accepted its `Hello`. There is room
+//! bytes, but no thread. Its `Hello` is read when it has proved that it knows the run's secret. It
+//! gets a thread when the server has accepted its `Hello`. There is room
 //! for a bounded number. When the room is full, the stranger that has waited longest leaves, of the
 //! address that most of them came from: a client of the run says `Hello` at once and is never the
 //! one.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use paceline_exchange::{FrameKind, Header};
+use paceline_exchange::{FrameKind, Header, Hello, Level, PeerRole, Refusal};
+use paceline_trust::{Accepted, Claims, Credentials, FrameKeys, FrameSealer, HandshakeError};
 
 use crate::inbound::{Inbound, ReadProgress};
+use crate::opening::{Accepting, OpeningError, certificate_refusal, check_claims, refusal_frame};
+use crate::peer_stream::PeerStream;
 
 /// The most strangers at a time.
 const MAX_STRANGERS: usize = 512;
@@ -29,21 +34,31 @@ const FIRST_TOKEN: usize = 2;
 pub(super) struct Dismissal {
     pub(super) why: String,
     pub(super) address: SocketAddr,
+    pub(super) level: Level,
+}
+
+impl Dismissal {
+    fn new(why: impl Into<String>, address: SocketAddr) -> Self {
+        Self { why: why.into(), address, level: Level::Info }
+    }
 }
 
 /// A client that has said `Hello`.
 pub(super) struct Greeting {
     pub(super) header: Header,
     pub(super) payload: Vec<u8>,
-    pub(super) stream: TcpStream,
+    pub(super) stream: PeerStream,
     pub(super) address: SocketAddr,
     /// The connection's reading side, with what has arrived behind the `Hello`.
     pub(super) inbound: Inbound,
+    /// Seals what is sent to the client.
+    pub(super) sealer: Option<FrameSealer>,
 }
 
 /// All connections whose clients have not said `Hello`.
 pub(super) struct Strangers {
     registry: Registry,
+    credentials: Credentials,
     /// By token; free places are used again.
     places: Vec<Option<Stranger>>,
     free: Vec<usize>,
@@ -51,17 +66,33 @@ pub(super) struct Strangers {
 }
 
 struct Stranger {
-    stream: TcpStream,
+    stream: PeerStream,
     address: SocketAddr,
     accepted: Instant,
+    state: StrangerState,
+}
+
+/// How far a stranger has come.
+enum StrangerState {
+    /// It has not proved that it knows the run's secret.
+    Opening(Box<Accepting>),
+    /// It has, and its `Hello` is being read.
+    Proved(Box<ProvedStranger>),
+}
+
+/// A stranger that has proved that it knows the run's secret.
+struct ProvedStranger {
+    claims: Claims,
+    sealer: Option<FrameSealer>,
     inbound: Inbound,
     payload: Vec<u8>,
 }
 
 impl Strangers {
     /// A room without strangers; their sockets wake the poll of this registry.
-    pub(super) fn new(registry: Registry) -> Self {
-        Self { registry, places: Vec::new(), free: Vec::new(), most: MAX_STRANGERS }
+    pub(super) fn new(registry: Registry, credentials: Credentials) -> Self {
+        let (places, free) = (Vec::new(), Vec::new());
+        Self { registry, credentials, places, free, most: MAX_STRANGERS }
     }
 
     /// Takes in a new connection, and sends another one away if the room is full. Returns why a
@@ -77,14 +108,24 @@ impl Strangers {
         let token = Token(FIRST_TOKEN + place);
         if let Err(error) = self.registry.register(&mut stream, token, Interest::READABLE) {
             self.free.extend((place < self.places.len()).then_some(place));
-            return Some(Dismissal { why: error.to_string(), address });
+            return Some(Dismissal::new(error.to_string(), address));
         }
+        // It may be gone already.
+        let stream = match PeerStream::accept(stream, &self.credentials) {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.free.extend((place < self.places.len()).then_some(place));
+                return Some(Dismissal::new(error.to_string(), address));
+            }
+        };
         if place == self.places.len() {
             self.places.push(None);
         }
-        let (inbound, payload) = Default::default();
+        let requires_seals = self.credentials.seals(address.ip());
+        let accepting = Accepting::new(&self.credentials, requires_seals);
+        let state = StrangerState::Opening(Box::new(accepting));
         let accepted = Instant::now();
-        self.places[place] = Some(Stranger { stream, address, accepted, inbound, payload });
+        self.places[place] = Some(Stranger { stream, address, accepted, state });
         dismissed
     }
 
@@ -94,11 +135,15 @@ impl Strangers {
         let place = event.token().0.checked_sub(FIRST_TOKEN)?;
         let stranger = self.places.get_mut(place)?.as_mut()?;
         let read = stranger.read(event.is_read_closed()).transpose()?;
-        let Stranger { stream, address, inbound, payload, .. } = self.remove(place)?;
-        Some(match read {
-            Ok(header) => Ok(Greeting { header, payload, stream, address, inbound }),
-            Err(why) => Err(Dismissal { why, address }),
-        })
+        let Stranger { stream, address, state, .. } = self.remove(place)?;
+        match (read, state) {
+            (Ok(header), StrangerState::Proved(proved)) => {
+                let ProvedStranger { sealer, inbound, payload, .. } = *proved;
+                Some(Ok(Greeting { header, payload, stream, address, inbound, sealer }))
+            }
+            (Ok(_), StrangerState::Opening(_)) => None,
+            (Err(dismissal), _) => Some(Err(dismissal)),
+        }
     }
 
     /// Sends away those that have not said `Hello` in time.
@@ -109,7 +154,7 @@ impl Strangers {
             if self.places[place].as_ref().is_some_and(is_overdue)
                 && let Some(Stranger { address, .. }) = self.remove(place)
             {
-                note(Dismissal { why: "no Hello in time".into(), address });
+                note(Dismissal::new("no Hello in time", address));
             }
         }
     }
@@ -122,42 +167,106 @@ impl Strangers {
         let (place, _) = present()
             .max_by_key(|(_, s)| (by_address[&s.address.ip()], std::cmp::Reverse(s.accepted)))?;
         let Stranger { address, .. } = self.remove(place)?;
-        Some(Dismissal { why: "too many connections without Hello".into(), address })
+        Some(Dismissal::new("too many connections without Hello", address))
     }
 
     fn remove(&mut self, place: usize) -> Option<Stranger> {
         let mut stranger = self.places.get_mut(place)?.take()?;
         self.free.push(place);
-        let _ = self.registry.deregister(&mut stranger.stream);
+        let _ = self.registry.deregister(stranger.stream.socket_mut());
         Some(stranger)
     }
 }
 
 impl Stranger {
     /// Reads up to the end of a `Hello`; `None` if it is not complete.
-    fn read(&mut self, is_ending: bool) -> Result<Option<Header>, String> {
-        if is_ending {
-            self.inbound.expect_end();
+    fn read(&mut self, is_ending: bool) -> Result<Option<Header>, Dismissal> {
+        if let StrangerState::Opening(accepting) = &mut self.state {
+            match accepting.advance(&mut &self.stream) {
+                Ok(None) => return Ok(None),
+                Ok(Some(Accepted { claims, keys })) => {
+                    self.state = StrangerState::Proved(Box::new(ProvedStranger {
+                        claims,
+                        sealer: keys.as_ref().map(FrameKeys::sealer),
+                        inbound: Inbound::new(keys.as_ref().map(FrameKeys::opener)),
+                        payload: Vec::new(),
+                    }));
+                }
+                Err(error) => return Err(self.dismiss_opening(&error)),
+            }
         }
-        self.inbound.wake();
+        let header = self.read_hello(is_ending);
+        let header = header.map_err(|why| Dismissal::new(why, self.address))?;
+        match header.and_then(|_| self.foreign_certificate()) {
+            None => Ok(header),
+            Some(refusal) => {
+                // It may be gone already.
+                let _ = (&self.stream).write(&refusal_frame(&refusal));
+                let dismissal = Dismissal::new(refusal.text, self.address);
+                Err(Dismissal { level: Level::Warning, ..dismissal })
+            }
+        }
+    }
+
+    /// Refuses a client whose certificate is that of another task than it says it is.
+    fn foreign_certificate(&self) -> Option<Refusal> {
+        let StrangerState::Proved(proved) = &self.state else { return None };
+        let task = stated_task(&Hello::decode(&proved.payload).ok()?);
+        (!self.stream.may_be(&task)).then(|| certificate_refusal(&task))
+    }
+
+    /// A task of this version with another secret or settings deserves a warning.
+    fn dismiss_opening(&self, error: &OpeningError) -> Dismissal {
+        use HandshakeError::{Seals, Token, Version};
+        let is_paceline = match error {
+            OpeningError::Handshake(error) => matches!(error, Version { .. } | Token | Seals),
+            OpeningError::OlderVersion(_) => true,
+            OpeningError::Certificate(_) => true,
+            OpeningError::Io(_) | OpeningError::Closed | OpeningError::Doubtful => false,
+        };
+        let level = if is_paceline { Level::Warning } else { Level::Info };
+        Dismissal { level, ..Dismissal::new(error.to_string(), self.address) }
+    }
+
+    fn read_hello(&mut self, is_ending: bool) -> Result<Option<Header>, String> {
+        let StrangerState::Proved(proved) = &mut self.state else { return Ok(None) };
+        let ProvedStranger { claims, inbound, payload, .. } = &mut **proved;
+        if is_ending {
+            inbound.expect_end();
+        }
+        inbound.wake();
         loop {
-            let progress = match self.inbound.header().copied() {
-                None => self.inbound.read_header(&mut self.stream, &mut []),
+            let progress = match inbound.header().copied() {
+                None => inbound.read_header(&mut &self.stream, &mut []),
                 Some(header) if header.kind != FrameKind::Hello => {
                     return Err("a frame before Hello".into());
                 }
                 Some(header) => {
-                    self.payload.resize(header.len as usize, 0);
-                    self.inbound.read_payload(&mut self.stream, &mut self.payload)
+                    payload.resize(header.len as usize, 0);
+                    inbound.read_payload(&mut &self.stream, payload)
                 }
             };
             match progress.map_err(|error| error.to_string())? {
                 ReadProgress::Header(_) => {}
-                ReadProgress::Complete(header) => return Ok(Some(header)),
+                ReadProgress::Complete(header) => {
+                    return check_claims(Some(*claims), payload).map(|()| Some(header));
+                }
                 ReadProgress::Blocked => return Ok(None),
                 ReadProgress::Closed => return Err("the other end closed it".into()),
             }
         }
+    }
+}
+
+/// The task that a client says it is. A worker that joins later has no number yet.
+fn stated_task(hello: &Hello) -> String {
+    match hello.role {
+        PeerRole::Worker | PeerRole::Process if !hello.process.name.is_empty() => {
+            hello.process.name.clone()
+        }
+        PeerRole::Worker | PeerRole::Replica => format!("worker:{}", hello.slot),
+        PeerRole::Evaluator => format!("evaluator:{}", hello.slot),
+        PeerRole::Process | PeerRole::Newcomer => "worker".into(),
     }
 }
 

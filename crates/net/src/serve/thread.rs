@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
 use mio::{Events, Poll};
 use paceline_exchange::{CHUNK_BYTES, Header, Payload, PayloadLimits, ServerPhase, as_bytes_mut};
 
@@ -13,6 +12,7 @@ use super::core_affinity::CoreAffinity;
 use super::host::ServerHost;
 use super::shared::ServerShared;
 use crate::inbound::{Inbound, ReadProgress};
+use crate::peer_stream::PeerStream;
 use crate::socket::poll_once;
 use crate::spin_wait::SpinWait;
 
@@ -42,13 +42,12 @@ pub(super) fn run(
     };
     // The server knows already of a connection that it has closed itself.
     if let Some(why) = failure.filter(|_| !shared.is_over()) {
-        let peer = connection.stream().peer_addr();
-        let address = peer.map(|address| format!(" ({address})")).unwrap_or_default();
+        let address = connection.stream().peer();
         let mut core = shared.core();
         host.with(&mut core, |server, host| {
             server.connection_closed(
                 connection.id(),
-                &format!("{why}{address}"),
+                &format!("{why} ({address})"),
                 shared.now_ms(),
                 host,
             );
@@ -72,7 +71,7 @@ fn handle(
     let is_gradient = header.kind.carries_gradient();
     let is_check_due = is_gradient && host.gradient_arrived();
     if is_check_due {
-        reader.affinity.follow(connection.stream(), header);
+        reader.affinity.follow(connection.stream().socket(), header);
     }
     if is_check_due || !is_gradient {
         connection.publish_totals(host.totals());
@@ -106,7 +105,7 @@ struct ConnectionReader {
 
 impl ConnectionReader {
     /// Reads on from the state that reading the `Hello` has left.
-    fn new(stream: &TcpStream, poll: Poll, mut inbound: Inbound, limits: PayloadLimits) -> Self {
+    fn new(stream: &PeerStream, poll: Poll, mut inbound: Inbound, limits: PayloadLimits) -> Self {
         inbound.wake();
         Self {
             inbound,
@@ -114,7 +113,7 @@ impl ConnectionReader {
             likely_floats: 0,
             limits,
             has_tried: false,
-            affinity: CoreAffinity::new(stream),
+            affinity: CoreAffinity::new(stream.socket()),
             poll,
             events: Events::with_capacity(4),
         }
@@ -152,7 +151,7 @@ impl ConnectionReader {
     }
 
     /// Reads what the socket has. Returns a header once its frame is complete.
-    fn read_frame(&mut self, mut stream: &TcpStream) -> Result<Option<Header>, String> {
+    fn read_frame(&mut self, mut stream: &PeerStream) -> Result<Option<Header>, String> {
         loop {
             let progress = match self.inbound.header() {
                 None => {

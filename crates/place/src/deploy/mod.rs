@@ -190,7 +190,8 @@ impl KubernetesJob {
             }],
             "volumes": [
                 {"name": "job", "configMap": {"name": format!("{}-job", self.name)}},
-                {"name": "token", "secret": {"secretName": format!("{}-token", self.name)}},
+                {"name": "token", "secret": {
+                    "secretName": format!("{}-token", self.name), "defaultMode": 0o400}},
                 runs,
             ],
         })

@@ -10,15 +10,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use hmac::{Hmac, KeyInit, Mac};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::Sha256;
+
+use crate::keyed_hash::{HASH, hmac};
 
 /// Begins every meeting, with the version of its protocol as the last byte.
 const GREETING: &[u8; 8] = b"pacemet1";
-/// A keyed hash or a random number, in bytes.
-const HASH: usize = 32;
 /// How long the other side may take to prove that it knows the secret.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
 /// How long a message may take to be sent.
@@ -192,16 +190,6 @@ fn keyed_hash(key: &[u8], parts: &[&[u8]]) -> [u8; HASH] {
     hmac(key, &message)
 }
 
-/// HMAC-SHA-256 of a message.
-fn hmac(key: &[u8], message: &[u8]) -> [u8; HASH] {
-    let mut hash = match Hmac::<Sha256>::new_from_slice(key) {
-        Ok(hash) => hash,
-        Err(_) => unreachable!("a key may have any length"),
-    };
-    hash.update(message);
-    hash.finalize().into_bytes().into()
-}
-
 /// Compares two hashes in a time that does not depend on where they differ.
 fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
@@ -213,21 +201,6 @@ mod tests {
     use std::thread;
 
     use super::*;
-
-    /// RFC 4231, test cases 2 and 6.
-    #[test]
-    fn the_keyed_hash_is_that_of_the_standard() {
-        let hex = |bytes: [u8; HASH]| bytes.map(|byte| format!("{byte:02x}")).concat();
-        assert_eq!(
-            hex(hmac(b"Jefe", b"what do ya want for nothing?")),
-            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
-        );
-        let message = b"Test Using Larger Than Block-Size Key - Hash Key First";
-        assert_eq!(
-            hex(hmac(&[0xaa; 131], message)),
-            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
-        );
-    }
 
     /// Both sides of a connection whose sides have these secrets.
     fn connect(holder: &[u8], joiner: &[u8]) -> [io::Result<MeetingChannel>; 2] {

@@ -101,6 +101,18 @@ impl Placement {
         Self::of(chosen)
     }
 
+    /// The scheduler's identifier of the run of a process that nothing else places: a Slurm job of
+    /// one task.
+    pub fn run_of_one_task(
+        flags: &PlaceFlags,
+        variables: &Variables,
+    ) -> Result<Option<RunId>, PlaceError> {
+        if flags.local || flags.rank.is_some() {
+            return Ok(None);
+        }
+        slurm::run_id(variables)
+    }
+
     /// The placement of a process with this place, which is checked.
     fn of(place: RankedPlace) -> Result<Self, PlaceError> {
         let RankedPlace { rank, size, .. } = place;

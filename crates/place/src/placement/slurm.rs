@@ -25,10 +25,9 @@ pub(super) fn read(variables: &Variables) -> Result<Option<RankedPlace>, PlaceEr
     let mut place = RankedPlace::new(PlacementRule::Slurm, rank, size);
     place.evidence = vec![variables.shown("SLURM_PROCID"), variables.shown(size_name)];
     let step = variables.text("SLURM_STEP_ID").unwrap_or("0");
-    if let Some(job) = variables.text("SLURM_JOB_ID") {
-        let restarts = variables.number("SLURM_RESTART_COUNT")?.unwrap_or(0);
-        place.run_id = Some(RunId { id: format!("slurm-{job}"), restarts });
-        place.session = format!("slurm {job}.{step} restart {restarts}");
+    place.run_id = run_id(variables)?;
+    if let (Some(job), Some(run)) = (variables.text("SLURM_JOB_ID"), &place.run_id) {
+        place.session = format!("slurm {job}.{step} restart {}", run.restarts);
     }
     place.host = variables.text("SLURMD_NODENAME").map(String::from);
     find_hosts(variables, &mut place)?;
@@ -37,6 +36,13 @@ pub(super) fn read(variables: &Variables) -> Result<Option<RankedPlace>, PlaceEr
         place.meeting = Some(format!("{}:{}", hosts[0], FIRST_PORT + job % PORTS));
     }
     Ok(Some(place))
+}
+
+/// Slurm's identifier of the job that this process belongs to, if it belongs to one.
+pub(super) fn run_id(variables: &Variables) -> Result<Option<RunId>, PlaceError> {
+    let Some(job) = variables.text("SLURM_JOB_ID") else { return Ok(None) };
+    let restarts = variables.number("SLURM_RESTART_COUNT")?.unwrap_or(0);
+    Ok(Some(RunId { id: format!("slurm-{job}"), restarts }))
 }
 
 /// A batch script of a job with several tasks must start them; it is not one of them.

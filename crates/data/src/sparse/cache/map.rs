@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use memmap2::Mmap;
+use paceline_filemap::FileMap;
 
 use super::header::{HEADER_BYTES, MAGIC};
 use super::prefix::CachePrefix;
@@ -46,7 +46,7 @@ pub(crate) fn open(
         io::ErrorKind::NotFound => UnusableCache::Absent,
         _ => UnusableCache::Bad(error.to_string()),
     })?;
-    let map = map(&file).map_err(|error| UnusableCache::Bad(error.to_string()))?;
+    let map = map(&file, path).map_err(|error| UnusableCache::Bad(error.to_string()))?;
     let CachePrefix { header, identity: found, code, len } = CachePrefix::from_bytes(&map)?;
     if found != identity.as_bytes() {
         return Err(UnusableCache::Bad(difference(&String::from_utf8_lossy(found), identity)));
@@ -93,17 +93,15 @@ pub(crate) fn identity_of(path: &Path) -> Option<String> {
 }
 
 /// Maps a cache file.
-#[expect(unsafe_code, reason = "mapping a file has no safe form")]
-pub(super) fn map(file: &File) -> io::Result<Mmap> {
+pub(super) fn map(file: &File, path: &Path) -> io::Result<FileMap> {
     if file.metadata()?.len() < HEADER_BYTES as u64 {
         return Err(io::Error::other("cut short"));
     }
-    // SAFETY: the bytes must not change while they are mapped. A cache appears by rename when it is
-    // complete, is never written again, and is replaced by another rename, which does not change
-    // the mapped file. An unfinished one is mapped only by the process that holds its lock, and
-    // only until it appends to it. A program that writes to the file breaks this, as with any
-    // mapped file.
-    unsafe { Mmap::map(file) }
+    // The bytes do not change while they are mapped. A cache appears by rename when it is complete,
+    // is never written again, and is replaced by another rename, which does not change the mapped
+    // file. An unfinished one is mapped only by the process that holds its lock, and only until it
+    // appends to it.
+    FileMap::of(file, path)
 }
 
 /// Describes the first difference between two identities.

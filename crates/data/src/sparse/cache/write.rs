@@ -56,7 +56,7 @@ impl CacheWriter {
     /// Continues the unfinished cache at a path, if there is one with this identity.
     pub(crate) fn resume(path: &Path, identity: &str) -> Option<Self> {
         let file = File::options().read(true).write(true).open(path).ok()?;
-        let mapped = map(&file).ok()?;
+        let mapped = map(&file, path).ok()?;
         let prefix = CachePrefix::from_bytes(&mapped).ok()?;
         if prefix.header.is_complete || prefix.identity != identity.as_bytes() {
             return None;

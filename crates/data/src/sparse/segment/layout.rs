@@ -7,9 +7,10 @@
 //! The index has 40 bits for each row: 32 for where it begins within the rows, and 8 for its label;
 //! 32 bits at the end say where the rows end. Start and label lie together because shuffled rows
 //! are read from anywhere, and every other place costs another wait for memory. Weights are floats
-//! (absent if all are 1). A segment begins at a multiple of 64 bytes and ends with at least 320
-//! zeros. Its header says where in the source files its rows end, so a conversion that was
-//! interrupted continues there.
+//! (absent if all are 1). If the rows have fields, each row ends with a byte for the field of each
+//! key, or two bytes if a field of the segment is above 255. A segment begins at a multiple of 64
+//! bytes and ends with at least 320 zeros. Its header says where in the source files its rows end,
+//! so a conversion that was interrupted continues there.
 
 use std::ops::Range;
 
@@ -60,6 +61,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) has_values: bool,
     pub(crate) has_weights: bool,
     pub(crate) is_test: bool,
+    /// One more than the greatest field; 0 if rows have no fields.
+    pub(crate) fields_needed: u32,
     /// Where the rows end in the source files.
     pub(crate) end: SourcePosition,
     /// A bit for each label that occurs.
@@ -101,6 +104,15 @@ impl SegmentHeader {
         key_bits(self.features_needed)
     }
 
+    /// The number of bytes of a field; 0 if rows have no fields.
+    pub(crate) fn field_bytes(&self) -> usize {
+        match self.fields_needed {
+            0 => 0,
+            1..=256 => 1,
+            _ => 2,
+        }
+    }
+
     /// The length of the segment, in bytes.
     pub(crate) fn len(&self) -> usize {
         self.sections().rows.end
@@ -117,6 +129,7 @@ impl SegmentHeader {
         bytes[..24].copy_from_slice(bytemuck::cast_slice(&words));
         bytes[24..64].copy_from_slice(bytemuck::cast_slice(&numbers));
         bytes[64..96].copy_from_slice(bytemuck::cast_slice(&self.labels));
+        bytes[96..100].copy_from_slice(&self.fields_needed.to_le_bytes());
         bytes
     }
 
@@ -136,6 +149,7 @@ impl SegmentHeader {
             has_values: flags & 1 != 0,
             has_weights: flags & 2 != 0,
             is_test: flags & 4 != 0,
+            fields_needed: word(96),
             end: SourcePosition { file: word(20), offset: number(48), number: number(56) },
             labels: std::array::from_fn(|part| number(64 + 8 * part)),
         };
@@ -155,6 +169,7 @@ pub(crate) fn encode_segment(
     header.entries = rows.keys().len() as u64;
     header.has_values = !rows.values().is_empty();
     header.has_weights = !rows.weights().is_empty();
+    header.fields_needed = rows.fields().iter().max().map_or(0, |&field| u32::from(field) + 1);
     header.features_needed = rows.keys().iter().max().map_or(0, |&key| u64::from(key) + 1);
     let key_bits = header.key_bits();
     let SegmentSections { index, weights, rows: rows_at } = header.sections();
@@ -167,6 +182,7 @@ pub(crate) fn encode_segment(
         out[at..at + START_BYTES].copy_from_slice(&start.to_le_bytes());
         out[at + START_BYTES] = rows.labels()[row];
         encoder.encode(keys, values, key_bits, out);
+        put_fields(rows.row_fields(row), header.field_bytes(), out);
     }
     // A block of input is at most some tens of megabytes, so its rows are far below 4 GiB.
     header.row_bytes = (out.len() - rows_at.start) as u32;
@@ -180,6 +196,27 @@ pub(crate) fn encode_segment(
     let checksum = checksum(out);
     out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
     header
+}
+
+/// Appends the fields of a row.
+fn put_fields(fields: &[u16], field_bytes: usize, out: &mut Vec<u8>) {
+    match field_bytes {
+        0 => {}
+        1 => out.extend(fields.iter().map(|&field| field as u8)),
+        _ => out.extend(fields.iter().flat_map(|field| field.to_le_bytes())),
+    }
+}
+
+/// Appends `count` fields from the end of a row's bytes.
+#[inline]
+pub(crate) fn take_fields(row: &[u8], count: usize, field_bytes: usize, fields: &mut Vec<u16>) {
+    let start = row.len().saturating_sub(count * field_bytes);
+    match field_bytes {
+        // Only a segment whose rows are all empty has no fields where others do.
+        0 => fields.resize(fields.len() + count, 0),
+        1 => fields.extend(row[start..].iter().map(|&field| u16::from(field))),
+        _ => fields.extend(row[start..].as_chunks().0.iter().map(|&pair| u16::from_le_bytes(pair))),
+    }
 }
 
 /// The checksum of a segment's bytes, without the checksum in them.
@@ -196,8 +233,8 @@ pub(crate) fn is_sound(header: &SegmentHeader, segment: &[u8]) -> bool {
     }
     let index = &segment[header.sections().index];
     let starts = || (0..=header.rows as usize).filter_map(|row| row_start(index, row));
-    // The longest row has a head, kinds, keys of 32 bits and values.
-    let longest = 8 + 9 * MAX_ROW_ENTRIES;
+    // The longest row has a head, kinds, keys of 32 bits, values and fields of two bytes.
+    let longest = 8 + 11 * MAX_ROW_ENTRIES;
     starts().next() == Some(0)
         && starts().next_back() == Some(header.row_bytes as usize)
         && starts()

@@ -14,5 +14,5 @@ pub use key_reader::KeyBuffer;
 pub(crate) use key_reader::KeyReader;
 pub(crate) use layout::{
     ALIGN, INDEX_BYTES, SegmentHeader, SegmentSections, SourcePosition, encode_segment, is_sound,
-    row_label, row_start,
+    row_label, row_start, take_fields,
 };

@@ -1,7 +1,9 @@
 //! A host that records what a server does.
 
 use super::ServerCopy;
-use crate::{ConnId, FrameBody, FrameKind, Header, Host, Level, Server, ServerPhase, Stats};
+use crate::{
+    ConnId, FrameBody, FrameKind, Generation, Header, Host, Level, Server, ServerPhase, Stats,
+};
 
 /// Everything that a server has done.
 #[derive(Default)]
@@ -13,6 +15,8 @@ pub(crate) struct RecordingHost {
     pub(crate) checkpoints: Vec<(u64, ServerCopy)>,
     pub(crate) last_checkpoint: Option<u64>,
     pub(crate) refuses_checkpoints: bool,
+    /// Whether the run's record has no generation but the present one.
+    pub(crate) lacks_generations: bool,
 }
 
 impl RecordingHost {
@@ -49,6 +53,9 @@ impl Host for RecordingHost {
     }
     fn last_checkpoint(&self) -> Option<u64> {
         self.last_checkpoint
+    }
+    fn knows_generation(&mut self, _generation: Generation) -> bool {
+        !self.lacks_generations
     }
     fn phase(&mut self, _phase: ServerPhase) {}
 }

@@ -7,7 +7,6 @@ use crate::*;
 
 pub(crate) const JOB: [u8; 32] = [7; 32];
 pub(crate) const LAYOUT: [u8; 32] = [9; 32];
-pub(crate) const TOKEN: &[u8] = b"open sesame";
 
 pub(crate) fn flat_layout(params: usize) -> Layout {
     let mut layout = Layout::new();
@@ -21,7 +20,6 @@ pub(crate) fn worker_config(slot: usize, total_params: usize) -> ClientConfig {
         slot: slot as u32,
         job: JOB.into(),
         layout_digest: LAYOUT,
-        token: TOKEN.to_vec(),
         ..ClientConfig::new(PeerRole::Worker, 1, total_params)
     }
 }
@@ -47,12 +45,7 @@ impl TestServer {
     }
 
     fn new(config: ServerConfig, store: Store) -> Self {
-        let identity = ServerConfig {
-            token: TOKEN.to_vec(),
-            job: JOB.into(),
-            layout_digest: LAYOUT,
-            ..config
-        };
+        let identity = ServerConfig { job: JOB.into(), layout_digest: LAYOUT, ..config };
         let server = Server::new(identity, store);
         Self { server, host: RecordingHost::default(), now_ms: 0 }
     }

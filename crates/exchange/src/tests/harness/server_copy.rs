@@ -1,6 +1,6 @@
 //! Copies of servers: what a checkpoint holds.
 
-use paceline_model::Table;
+use paceline_model::ParamTable;
 
 use crate::{ChunkMarks, ResumeState, Server, Store};
 
@@ -32,7 +32,7 @@ impl ServerCopy {
         let table = sparse.table();
         table.fold();
         let read = |state: usize| {
-            let mut values = vec![f32::NAN; table.len()];
+            let mut values = vec![f32::NAN; table.range().len()];
             table.read_state(state, table.range(), &mut values);
             values
         };
@@ -46,7 +46,7 @@ impl ServerCopy {
         }
     }
 
-    pub(crate) fn fill(&self, table: &Table) {
+    pub(crate) fn fill(&self, table: &ParamTable) {
         table.resume(self.marks[0].version);
         table.write_range(table.range(), &self.params);
         for (state, values) in self.states.iter().enumerate() {
@@ -65,8 +65,8 @@ impl ServerCopy {
     }
 }
 
-pub(crate) fn read_table(table: &Table) -> Vec<f32> {
-    let mut params = vec![f32::NAN; table.len()];
+pub(crate) fn read_table(table: &ParamTable) -> Vec<f32> {
+    let mut params = vec![f32::NAN; table.range().len()];
     table.read_range(table.range(), &mut params);
     params
 }

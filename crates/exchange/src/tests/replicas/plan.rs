@@ -3,7 +3,7 @@
 use paceline_model::kernels::bf16_encode_change;
 use paceline_model::{FactorSizes, Layout, Momentum, OptimizerSpec, OptimizerState};
 
-use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN, flat_layout, mix};
+use crate::tests::harness::{JOB, LAYOUT, SeededRandom, flat_layout, mix};
 use crate::{Replica, ReplicaConfig, StepPiece, WireFormat, shard_ranges};
 
 #[derive(Clone, Debug)]
@@ -58,7 +58,6 @@ impl ReplicaPlan {
 
     pub(crate) fn config(&self, slot: usize) -> ReplicaConfig {
         ReplicaConfig {
-            token: TOKEN.to_vec(),
             job: JOB.into(),
             layout_digest: LAYOUT,
             stop_steps: self.stop_steps,

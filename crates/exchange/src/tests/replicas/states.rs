@@ -18,19 +18,29 @@ fn greet(old: &mut Replica, new: &mut Replica) {
     new.plan_catch_up().unwrap();
 }
 
-/// A replica that has made some steps, and one that begins, connected to each other.
-fn pair() -> (Replica, Replica) {
+fn plan() -> ReplicaPlan {
     let (stop_steps, stop_after) = (None, None);
     let drawn = ReplicaPlan::draw(1, true);
     let pieces = Vec::new();
     let small = ReplicaPlan { workers: 2, total: 23, chunk_floats: 5, pieces, ..drawn };
-    let plan = ReplicaPlan { stop_steps, stop_after, ..small };
+    ReplicaPlan { stop_steps, stop_after, ..small }
+}
+
+/// A replica that has made some steps.
+fn replica_after(steps: u64, config: ReplicaConfig) -> Replica {
+    let plan = plan();
     let mut state = OptimizerState::new(optimizer(), &plan.layout(), 0..23);
     let mut params = plan.initial();
-    for step in 0..5 {
+    for step in 0..steps {
         state.apply(step, 0, &mut params, &[0.3; 23]);
     }
-    let mut old = Replica::resume(plan.config(0), params, state, 5);
+    Replica::resume(config, params, state, steps)
+}
+
+/// A replica that has made some steps, and one that begins, connected to each other.
+fn pair() -> (Replica, Replica) {
+    let plan = plan();
+    let mut old = replica_after(5, plan.config(0));
     let mut new = plan.replica(ReplicaConfig { incarnation: 9, ..plan.config(1) });
     greet(&mut old, &mut new);
     assert!(old.is_sending_state() && !old.is_behind());
@@ -107,4 +117,28 @@ fn a_replica_that_loses_its_donor_says_that_it_is_incomplete_and_starts_again() 
     }
     assert!(as_bytes(new.params()) == as_bytes(old.params()));
     assert!(!new.hello(0).header.flags.contains(Flags::PARTIAL));
+}
+
+#[test]
+fn a_replica_one_step_behind_that_loses_its_donor_keeps_its_state() {
+    let plan = plan();
+    let mut ahead = replica_after(5, plan.config(0));
+    let mut behind = replica_after(4, ReplicaConfig { incarnation: 9, ..plan.config(1) });
+    // It has taken part in the run, so it is no newcomer.
+    greet(&mut replica_after(4, plan.config(0)), &mut behind);
+    behind.begin_step(Some(1));
+    behind.disconnect_all();
+    greet(&mut ahead, &mut behind);
+    let params = behind.params().to_vec();
+    transfer_piece(&mut ahead, &mut behind);
+    assert!(behind.params() != params);
+    behind.disconnect_all();
+    assert!(!behind.hello(0).header.flags.contains(Flags::PARTIAL));
+    assert_eq!((behind.global_step(), behind.params()), (4, &*params));
+    ahead.disconnect_all();
+    greet(&mut ahead, &mut behind);
+    while behind.is_behind() {
+        transfer_piece(&mut ahead, &mut behind);
+    }
+    assert_eq!((behind.global_step(), behind.params()), (5, ahead.params()));
 }

@@ -4,7 +4,6 @@ use super::network::ConnOwner;
 use super::plan::SimAccident;
 use super::process::SimProcessState;
 use super::world::{SimEvent, SimWorld};
-use crate::tests::harness::TOKEN;
 use crate::{ControlFrame, FrameKind, Header};
 
 impl SimWorld {
@@ -82,10 +81,10 @@ impl SimWorld {
         let ControlFrame { header, body: mut hello } = model.client.hello(server);
         if self.random.chance(50) {
             let at = self.random.index(hello.len());
-            // A task of the run may state any slot, incarnation, generation and process, and a
-            // newcomer needs only the token. A flipped bit there would not be a breach.
+            // A task of the run may state any slot, incarnation, generation and process. A flipped
+            // bit there would not be a breach.
             let is_identity = at == 6 || (8..20).contains(&at);
-            let is_free = is_identity || (92..108).contains(&at) || at >= 110 + TOKEN.len();
+            let is_free = is_identity || at >= 92;
             let at = if is_free { 4 } else { at };
             hello[at] ^= 1 << self.random.below(8);
             self.send_to_server(conn, header, hello);

@@ -56,7 +56,7 @@ impl SimProcess {
         self.batches.requested = (0..plan.total_params as u32)
             .filter(|key| mix(seed ^ u64::from(*key)).is_multiple_of(2))
             .collect();
-        self.params = vec![f32::NAN; self.batches.requested.len()];
+        self.params = vec![f32::NAN; self.batches.requested.len() * plan.width];
         self.client.begin_pull_keys(&self.batches.requested, PullPurpose::ReadOnly);
     }
 
@@ -66,7 +66,7 @@ impl SimProcess {
         let batches = &mut self.batches;
         batches.requested_step = step;
         batches.requested = if has_data { plan.keys(self.slot, step) } else { Vec::new() };
-        self.params = vec![f32::NAN; batches.requested.len()];
+        self.params = vec![f32::NAN; batches.requested.len() * plan.width];
     }
 
     pub(crate) fn completed_sparse(&mut self, plan: &SimPlan) {

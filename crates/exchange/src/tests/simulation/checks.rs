@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{GradientChanges, ModeConfig, OnLoss, PeerRole, WireFormat};
-use paceline_model::Table;
+use paceline_model::ParamTable;
 use paceline_model::kernels::{bf16_decode, bf16_encode};
 
 use super::plan::{SimAccident, SimPlan};
@@ -58,7 +58,7 @@ fn pushes(world: &SimWorld, slot: usize) -> u64 {
     world.nodes[0].server.accepted(0, slot)
 }
 
-fn bits(params: &[f32]) -> Vec<u32> {
+pub(crate) fn bits(params: &[f32]) -> Vec<u32> {
     params.iter().map(|value| value.to_bits()).collect()
 }
 
@@ -86,14 +86,15 @@ fn check_stop(world: &SimWorld) {
 /// Checks that every push was applied once on every chunk of every server.
 fn check_sums(world: &SimWorld) {
     let plan = &world.plan;
-    let mut expected = vec![0.0f32; plan.total_params];
+    let mut expected = vec![0.0f32; plan.total_params * plan.width];
     let mut wire = ReferenceWire::new(plan);
     for slot in 0..plan.workers {
         for step in 0..pushes(world, slot) {
             let keys = plan.keys(slot, step);
             let gradient = wire.gradient(slot, plan.gradients(slot, step, &keys, &[]));
-            for (key, value) in keys.iter().zip(gradient) {
-                expected[*key as usize] -= value;
+            for (key, values) in keys.iter().zip(gradient.chunks_exact(plan.width)) {
+                let place = &mut expected[*key as usize * plan.width..][..plan.width];
+                place.iter_mut().zip(values).for_each(|(sum, value)| *sum -= value);
             }
         }
         let (answered, lost) = count_answered(world, slot);
@@ -101,6 +102,7 @@ fn check_sums(world: &SimWorld) {
         assert!(answered <= pushes(world, slot));
         check_lost(world, slot, lost);
     }
+    expected.truncate(plan.layout().len());
     assert_eq!(world.params(), bits(&expected), "not each push once");
     let total: u64 = (0..plan.workers).map(|slot| pushes(world, slot)).sum();
     for node in &world.nodes {
@@ -142,11 +144,11 @@ fn reference(plan: &SimPlan) -> Vec<u32> {
 }
 
 /// All parameters in one table, for both kinds of model: plain SGD gives dense results.
-fn new_table(plan: &SimPlan) -> Table {
-    Table::new(plan.optimizer.clone(), &plan.layout(), 0..plan.total_params)
+fn new_table(plan: &SimPlan) -> ParamTable {
+    plan.table(0..plan.total_params)
 }
 
-fn params(table: &Table) -> Vec<u32> {
+fn params(table: &ParamTable) -> Vec<u32> {
     bits(&read_table(table))
 }
 
@@ -181,23 +183,32 @@ impl ReferenceWire {
     }
 }
 
-fn make_step(plan: &SimPlan, step: u64, slots: &[usize], table: &Table, wire: &mut ReferenceWire) {
+fn make_step(
+    plan: &SimPlan,
+    step: u64,
+    slots: &[usize],
+    table: &ParamTable,
+    wire: &mut ReferenceWire,
+) {
     let total: u64 = slots.iter().map(|&slot| u64::from(plan.examples(slot, step))).sum();
     let mut mean = BTreeMap::new();
     for &slot in slots {
         let weight = (f64::from(plan.examples(slot, step)) / total as f64) as f32;
         let keys = plan.keys(slot, step);
-        let mut values = vec![f32::NAN; keys.len()];
+        let mut values = vec![f32::NAN; keys.len() * plan.width];
         table.read(&keys, &mut values);
         wire.values(&mut values);
         let gradient = wire.gradient(slot, plan.gradients(slot, step, &keys, &values));
-        for (key, value) in keys.iter().zip(gradient) {
-            let term = weight * value;
-            mean.entry(*key).and_modify(|sum| *sum += term).or_insert(term);
+        for (key, values) in keys.iter().zip(gradient.chunks_exact(plan.width)) {
+            let terms: Vec<f32> = values.iter().map(|value| weight * value).collect();
+            let add = |sums: &mut Vec<f32>| {
+                sums.iter_mut().zip(&terms).for_each(|(sum, term)| *sum += term);
+            };
+            mean.entry(*key).and_modify(add).or_insert(terms.clone());
         }
     }
-    let (keys, values): (Vec<_>, Vec<_>) = mean.into_iter().unzip();
-    table.update(step, &keys, &values);
+    let (keys, values): (Vec<_>, Vec<Vec<f32>>) = mean.into_iter().unzip();
+    table.update(step, &keys, &values.concat());
 }
 
 /// Checks a run with backups. The answers say whose gradients made each step: a quorum, or all

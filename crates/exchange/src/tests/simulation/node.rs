@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use paceline_model::{OptimizerState, Table};
+use paceline_model::OptimizerState;
 
+use super::checks::bits;
 use super::plan::SimPlan;
 use super::process::SimProcess;
-use crate::tests::harness::{JOB, LAYOUT, ServerCopy, TOKEN};
+use crate::tests::harness::{JOB, LAYOUT, ServerCopy};
 use crate::{Generation, RosterConfig, Server, ServerConfig, Store};
 
 pub(crate) struct ServerNode {
@@ -31,12 +32,15 @@ impl ServerNode {
     /// Checks that the values a process received are those of the table at that version.
     pub(crate) fn check_values(&self, version: u64, receiver: &SimProcess, range: Range<usize>) {
         let Store::Sparse(sparse) = self.server.store() else { unreachable!("it is sparse") };
-        let start = sparse.table().range().start;
+        let (start, width) = (sparse.table().keys().start, sparse.table().width());
         let params = self.history.get(&version).expect("a version that was recorded");
-        let got = receiver.batches.requested[range.clone()].iter().zip(&receiver.params[range]);
-        for (&key, value) in got {
-            let expected = params[key as usize - start];
-            assert_eq!(value.to_bits(), expected.to_bits(), "key {key} of version {version}");
+        let keys = &receiver.batches.requested[range.start / width..range.end / width];
+        let got = keys.iter().zip(receiver.params[range].chunks_exact(width));
+        for (&key, values) in got {
+            let mut expected = params[(key as usize - start) * width..].to_vec();
+            // Behind the last parameter is padding.
+            expected.resize(width, 0.0);
+            assert_eq!(bits(values), bits(&expected), "key {key} of version {version}");
         }
     }
 }
@@ -51,11 +55,11 @@ pub(crate) fn node(plan: &SimPlan, index: usize, from: Option<&ServerCopy>) -> S
         on_loss: plan.on_loss,
         rejoin_ms: plan.rejoin_ms,
         stall_ms: 60_000,
-        token: TOKEN.to_vec(),
         job: JOB.into(),
         layout_digest: LAYOUT,
         chunk_floats: plan.chunk_floats,
         wire: plan.wire,
+        width: plan.width,
         roster: RosterConfig {
             processes: plan.roster_processes.unwrap_or(0),
             join_info: b"join info".to_vec(),
@@ -65,7 +69,7 @@ pub(crate) fn node(plan: &SimPlan, index: usize, from: Option<&ServerCopy>) -> S
     };
     let shard = config.shard();
     let store = if plan.is_sparse {
-        let table = Table::new(plan.optimizer.clone(), &layout, shard.clone());
+        let table = plan.table(shard.clone());
         from.into_iter().for_each(|copy| copy.fill(&table));
         Store::sparse(table)
     } else {

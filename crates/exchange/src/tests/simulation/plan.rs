@@ -1,10 +1,14 @@
 //! A simulated run, drawn from its seed before it starts.
 
+use std::ops::Range;
+
 use crate::{ModeConfig, OnLoss, WireFormat};
-use paceline_model::{AdaGrad, Ftrl, Group, Layout, OptimizerSpec, Schedule, Sgd};
+use paceline_model::{
+    AdaGrad, Ftrl, Group, Layout, OptimizerSpec, ParamTable, Schedule, Sgd, Table,
+};
 
 use super::roster_processes::RosterChange;
-use crate::tests::harness::{SeededRandom, mix};
+use crate::tests::harness::{EntryModel, SeededRandom, mix};
 
 const FTRL: Ftrl = Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
 
@@ -70,6 +74,8 @@ pub(crate) struct SimPlan {
     pub(crate) depth: usize,
     /// Of a sparse model: percentage of the parameters that a batch touches, and their seed.
     density: u64,
+    /// Of a sparse model: the parameters of each key.
+    pub(crate) width: usize,
     key_seed: u64,
     pub(crate) optimizer: OptimizerSpec,
     pub(crate) servers: usize,
@@ -112,6 +118,7 @@ impl SimPlan {
             wire: if kind == StoreKind::Rounded { WireFormat::Bf16 } else { WireFormat::F32 },
             depth: 1,
             density: 100,
+            width: 1,
             key_seed: seed,
             optimizer: Sgd::new(1.0),
             servers,
@@ -192,6 +199,7 @@ impl SimPlan {
         self.is_sparse = true;
         self.total_params = random.between(self.servers as u64, 30) as usize;
         self.density = [10, 30, 70][random.index(3)];
+        self.width = [1, 1, 2, 5][random.index(4)];
         if !self.is_sync() {
             self.depth = random.between(1, 2) as usize;
             return;
@@ -207,12 +215,22 @@ impl SimPlan {
         }
     }
 
-    /// The last parameter is a bias, with its own rate and no decay.
+    /// The last key has a bias, with its own rate and no decay.
     pub(crate) fn layout(&self) -> Layout {
-        let mut layout = Layout::new();
-        layout.push("weight", &[self.total_params - 1], Group::Weights);
+        let mut layout = Layout::of_width(self.width);
+        layout.push("weight", &[self.total_params - 1, self.width], Group::Weights);
         layout.push("bias", &[1], Group::Biases);
         layout
+    }
+
+    /// The parameters of some keys; of a dense model, every parameter is a key.
+    pub(crate) fn table(&self, keys: Range<usize>) -> ParamTable {
+        let (optimizer, layout) = (self.optimizer.clone(), self.layout());
+        if self.width == 1 {
+            return Table::new(optimizer, &layout, keys).into();
+        }
+        let model = EntryModel { layout, features: self.total_params - 1 };
+        ParamTable::new(optimizer, &model, keys, 0)
     }
 
     /// All keys, as a batch of a dense model touches.
@@ -322,14 +340,16 @@ impl SimPlan {
         keys: &[u32],
         values: &[f32],
     ) -> Vec<f32> {
-        let element = |(index, key): (usize, &u32)| {
-            let noise = mix((slot as u64) << 48 ^ step << 24 ^ u64::from(*key)) % 1024;
+        let numbers = keys.iter().flat_map(|key| (0..self.width).map(move |number| (key, number)));
+        let element = |(index, (key, number)): (usize, (&u32, usize))| {
+            let place = (number as u64) << 12 | u64::from(*key);
+            let noise = mix((slot as u64) << 48 ^ step << 24 ^ place) % 1024;
             if !self.is_sync() {
                 return noise as f32;
             }
             noise as f32 / 512.0 - 1.0 + 0.3 * values[(index * 7 + 3) % values.len()]
         };
-        keys.iter().enumerate().map(element).collect()
+        numbers.enumerate().map(element).collect()
     }
 
     pub(crate) fn examples(&self, slot: usize, step: u64) -> u32 {

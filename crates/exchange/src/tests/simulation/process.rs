@@ -93,6 +93,7 @@ impl SimProcess {
             incarnation,
             servers: plan.servers,
             is_sparse: plan.is_sparse,
+            width: plan.width,
             wire: plan.wire,
             process,
             ..worker_config(slot, plan.total_params)

@@ -6,7 +6,7 @@
 use super::network::ConnOwner;
 use super::process::SimProcessState;
 use super::world::{SimEvent, SimWorld};
-use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN};
+use crate::tests::harness::{JOB, LAYOUT, SeededRandom};
 use crate::{ConnId, ControlFrame, Enrolment, Header, PeerRole, ProcessName, RosterEvent};
 
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,6 @@ impl SimWorld {
             home,
             job: JOB.into(),
             layout_digest: LAYOUT,
-            token: TOKEN.to_vec(),
             wire: self.plan.wire,
             servers: self.plan.servers,
             was_enrolled: false,

@@ -8,7 +8,8 @@ const { roles, tags, resourceTags } = names;
 
 // The state of a run that the page shows.
 export function state(about) {
-  return runState(about.is_over, about.summary?.stop_reason, about.quiet_s, about.ended_at);
+  const { is_over, summary, quiet_s, ended_at, failure } = about;
+  return runState(is_over, summary?.stop_reason, quiet_s, ended_at, failure);
 }
 
 // The key figures of a run: from its summary or, before there is one, from its curves.

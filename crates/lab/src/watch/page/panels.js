@@ -143,6 +143,7 @@ function chartsOfOne(run, theme) {
           : []),
       ],
     ],
+    ...(firstCurve(run, tags.keysPerStep) ? [['Keys', touched(run, workers, color)]] : []),
     [
       'Resources',
       [
@@ -165,6 +166,40 @@ function chartsOfOne(run, theme) {
         machine(run, lead, theme),
       ],
     ],
+  ];
+}
+
+// What a step of a sparse model touches.
+function touched(run, workers, color) {
+  const shown = workers.slice(0, MAX_WORKERS);
+  const series = (tag, suffix, shift) =>
+    shown.map((task, i) => ({
+      label: taskName(task) + suffix,
+      color: color(i + shift),
+      band: false,
+      dash: shift ? DASH : null,
+      curve: curve(run, task, tag),
+    }));
+  return [
+    {
+      id: 'keys',
+      title: 'Keys per step',
+      axis: 'keys',
+      unit: '',
+      fromZero: true,
+      series: series(tags.keysPerStep, '', 0),
+    },
+    {
+      id: 'key-bytes',
+      title: 'Bytes of keys and values per step',
+      axis: 'bytes',
+      unit: 'B',
+      fromZero: true,
+      series: [
+        ...series(tags.keyBytesPerStep, ' keys', 0),
+        ...series(tags.valueBytesPerStep, ' values', 1),
+      ],
+    },
   ];
 }
 

@@ -7,7 +7,7 @@ import { runState } from './state.js';
 const MAX_SHOWN = 300;
 
 function state(card) {
-  return runState(card.is_over, card.stop_reason, card.quiet_s, card.ended_at);
+  return runState(card.is_over, card.stop_reason, card.quiet_s, card.ended_at, card.failure);
 }
 
 function matches(card, words) {

@@ -4,11 +4,12 @@ import { clock, duration } from './format.js';
 import { names } from './names.js';
 
 // The state of a run: a class for its color, a word, and a phrase that says more.
-export function runState(isOver, stopReason, quietSeconds, endedAt) {
+export function runState(isOver, stopReason, quietSeconds, endedAt, failure) {
   if (isOver)
     return stopReason === 'interrupted'
       ? { kind: 'ended', word: 'interrupted', phrase: 'interrupted' }
       : { kind: 'done', word: 'finished', phrase: `finished (${stopReason})` };
+  if (failure) return { kind: 'dead', word: failure, phrase: failure };
   if (endedAt != null) {
     const phrase = `ended unexpectedly at ${clock(endedAt)}`;
     return { kind: 'dead', word: 'ended unexpectedly', phrase };

@@ -40,7 +40,7 @@ impl OwnedRows {
         self.labels.iter().enumerate().map(|(at, &label)| {
             let range = self.starts[at] as usize..self.starts[at + 1] as usize;
             let values = if self.values.is_empty() { &[] } else { &self.values[range.clone()] };
-            Row { label, weight: 1.0, keys: &self.keys[range], values }
+            Row { label, weight: 1.0, keys: &self.keys[range], values, fields: &[] }
         })
     }
 }
@@ -89,7 +89,7 @@ fn bits(table: &Table) -> Vec<u32> {
 fn check(features: usize, decay: f32, batches: &[OwnedRows]) {
     let mut model = Logistic::new(features);
     let table = || Table::new(spec(decay), model.layout(), 0..features + 1);
-    let (compact, alone, shared) = (table(), table().with_sums(), table());
+    let (compact, alone, shared) = (table(), table().with_sums().unwrap(), table());
     let mut descents = [RowDescent::new(BLOCK), RowDescent::new(BLOCK)];
     for (batch, step) in batches.iter().zip(0..) {
         let loss = step_compactly(&mut model, &compact, step, batch);
@@ -148,7 +148,7 @@ fn threads_that_share_a_table_learn_together() {
 #[test]
 #[should_panic(expected = "out of bounds")]
 fn the_key_of_the_bias_is_refused_as_a_feature() {
-    let table = Table::new(spec(0.0), Logistic::new(4).layout(), 0..5).with_sums();
+    let table = Table::new(spec(0.0), Logistic::new(4).layout(), 0..5).with_sums().unwrap();
     let batch = OwnedRows::new(vec![(true, vec![(4, 1.0)])], true);
     step_in_place(&mut RowDescent::new(BLOCK), &table, 0, &batch);
 }

@@ -2,6 +2,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream as StdStream};
 
 use mio::{Events, Poll};
+use paceline_exchange::{Hello, PROTOCOL_VERSION, request_join_info};
+use paceline_trust::{Answered, CHALLENGE_BYTES, Dialer, FrameKeys as Keys, Statement};
 
 use super::*;
 
@@ -15,7 +17,8 @@ struct TestRoom {
 impl TestRoom {
     fn new(most: usize) -> Self {
         let poll = Poll::new().unwrap();
-        let strangers = Strangers::new(poll.registry().try_clone().unwrap());
+        let registry = poll.registry().try_clone().unwrap();
+        let strangers = Strangers::new(registry, Credentials::with_token(TOKEN));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         TestRoom { poll, listener, strangers: Strangers { most, ..strangers } }
     }
@@ -27,6 +30,27 @@ impl TestRoom {
         own.set_nonblocking(true).unwrap();
         let dismissed = self.strangers.take_in(TcpStream::from_std(own), address);
         (other, dismissed.is_some())
+    }
+
+    /// Waits for events, and lets the strangers read. No one of them has said `Hello` yet.
+    fn read(&mut self) {
+        let mut events = Events::with_capacity(8);
+        self.poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
+        assert!(events.iter().all(|event| self.strangers.read(event).is_none()));
+    }
+
+    /// Opens a connection whose client has proved that it knows the secret.
+    fn enter_and_prove(&mut self) -> (StdStream, Keys) {
+        let (mut client, _) = self.enter();
+        let statement = Statement { version: PROTOCOL_VERSION, claims: claims(), is_sealed: true };
+        let dialer = Dialer::new(&Credentials::with_token(TOKEN), statement).unwrap();
+        client.write_all(dialer.first()).unwrap();
+        self.read();
+        let mut challenge = [0; CHALLENGE_BYTES];
+        client.read_exact(&mut challenge).unwrap();
+        let Answered { proof, keys } = dialer.answer(&challenge).unwrap();
+        client.write_all(&proof).unwrap();
+        (client, keys.unwrap())
     }
 
     /// What becomes of the next stranger that says anything.
@@ -44,41 +68,52 @@ impl TestRoom {
     }
 }
 
-fn hello(payload: &[u8]) -> Vec<u8> {
-    [&Header::new(FrameKind::Hello, payload.len()).encode()[..], payload].concat()
+const TOKEN: &[u8] = b"open sesame";
+
+fn claims() -> Claims {
+    let hello = Hello::decode(&request_join_info().body).unwrap();
+    crate::opening::claims_of(&hello)
+}
+
+/// The first sealed frame.
+fn frame(keys: &Keys, head: [u8; 40], payload: &[u8]) -> Vec<u8> {
+    [&head[..], &keys.sealer().seal(&head, &[payload]), payload].concat()
+}
+
+fn hello(keys: &Keys, payload: &[u8]) -> Vec<u8> {
+    frame(keys, Header::new(FrameKind::Hello, payload.len()).encode(), payload)
 }
 
 #[test]
 fn a_hello_that_arrives_in_pieces_is_read_with_what_follows_it() {
     let mut room = TestRoom::new(4);
-    let (mut client, _) = room.enter();
-    let frame = [hello(b"who I am"), vec![99; 20]].concat();
-    client.write_all(&frame[..45]).unwrap();
-    let mut events = Events::with_capacity(8);
-    room.poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
-    assert!(events.iter().all(|event| room.strangers.read(event).is_none()));
-    client.write_all(&frame[45..]).unwrap();
+    let (mut client, keys) = room.enter_and_prove();
+    let frame = [hello(&keys, b"who I am"), vec![99; 20]].concat();
+    client.write_all(&frame[..75]).unwrap();
+    room.read();
+    client.write_all(&frame[75..]).unwrap();
     let greeting = room.next().unwrap();
     assert_eq!((greeting.header.kind, &greeting.payload[..]), (FrameKind::Hello, &b"who I am"[..]));
     // What follows is in the socket or in what was read already, and nowhere else.
-    let (mut inbound, mut stream) = (greeting.inbound, greeting.stream);
-    client.write_all(&[99; 20]).unwrap();
+    let (mut inbound, stream) = (greeting.inbound, greeting.stream);
+    client.write_all(&[99; 52]).unwrap();
     drop(client);
     inbound.expect_end();
-    let error = inbound.read_header(&mut stream, &mut []).unwrap_err();
-    assert!(error.to_string().contains("unknown kind of frame 99"), "{error}");
+    let error = inbound.read_header(&mut &stream, &mut []).unwrap_err();
+    assert!(error.to_string().contains("its seal is wrong"), "{error}");
 }
 
 #[test]
 fn another_frame_and_one_that_is_too_long_are_refused_by_their_header() {
     let mut room = TestRoom::new(4);
-    let (mut client, _) = room.enter();
-    client.write_all(&Header::new(FrameKind::PullKeys, 1 << 20).encode()).unwrap();
+    let (mut client, keys) = room.enter_and_prove();
+    let head = Header::new(FrameKind::PullKeys, 1 << 20).encode();
+    client.write_all(&frame(&keys, head, &[])).unwrap();
     assert_eq!(room.next().map(|_| ()).unwrap_err(), "a frame before Hello");
-    let (mut client, _) = room.enter();
+    let (mut client, keys) = room.enter_and_prove();
     let mut long = Header::new(FrameKind::Hello, 0).encode();
     long[4..8].copy_from_slice(&60_000u32.to_le_bytes());
-    client.write_all(&long).unwrap();
+    client.write_all(&frame(&keys, long, &[])).unwrap();
     assert!(room.next().map(|_| ()).unwrap_err().contains("Hello with a payload of 60000 bytes"));
 }
 
@@ -86,12 +121,38 @@ fn another_frame_and_one_that_is_too_long_are_refused_by_their_header() {
 fn in_a_full_room_the_stranger_that_has_waited_longest_leaves() {
     let mut room = TestRoom::new(3);
     let mut open: Vec<StdStream> = (0..3).map(|_| room.enter().0).collect();
-    let (mut fourth, was_dismissed) = room.enter();
-    assert!(was_dismissed);
+    let (mut fourth, keys) = room.enter_and_prove();
     assert_eq!(open[0].read(&mut [0; 1]).unwrap(), 0, "the first is closed");
-    fourth.write_all(&hello(b"!")).unwrap();
+    fourth.write_all(&hello(&keys, b"!")).unwrap();
     assert_eq!(room.next().unwrap().payload, b"!");
     // A place is free again.
     open.push(room.enter().0);
     assert_eq!(room.strangers.places.iter().flatten().count(), 3);
+}
+
+#[test]
+fn a_hello_that_claims_more_than_was_proved_is_refused() {
+    let mut room = TestRoom::new(4);
+    let honest = Hello::decode(&request_join_info().body).unwrap();
+    let (mut client, keys) = room.enter_and_prove();
+    client.write_all(&hello(&keys, &Hello { slot: 0, ..honest }.encode())).unwrap();
+    let why = room.next().map(|_| ()).unwrap_err();
+    assert_eq!(why, "its Hello does not say what it proved");
+}
+
+#[test]
+fn a_wrong_proof_and_recorded_bytes_are_refused() {
+    let mut room = TestRoom::new(4);
+    let (mut client, _) = room.enter();
+    let statement = Statement { version: PROTOCOL_VERSION, claims: claims(), is_sealed: true };
+    let dialer = Dialer::new(&Credentials::with_token(TOKEN), statement).unwrap();
+    client.write_all(dialer.first()).unwrap();
+    room.read();
+    let mut challenge = [0; CHALLENGE_BYTES];
+    client.read_exact(&mut challenge).unwrap();
+    let proof = dialer.answer(&challenge).unwrap().proof;
+    // The same bytes on another connection.
+    let (mut again, _) = room.enter();
+    again.write_all(&[&dialer.first()[..], &proof].concat()).unwrap();
+    assert_eq!(room.next().map(|_| ()).unwrap_err(), "the token is not this run's");
 }

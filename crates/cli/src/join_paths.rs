@@ -1,0 +1,95 @@
+//! Which files a run may have a joining worker read: those that its user confirms.
+//!
+//! A job that arrives over a connection names paths of another machine. A server that is not what
+//! it seems could name any file that the joining user may read, and a directory to write a cache
+//! to.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Component, Path, PathBuf};
+
+use paceline_job::{FileKey, RawJob};
+use paceline_record::flush_lines;
+
+use crate::Failure;
+
+/// Checks that the user has confirmed every path of a job that came from `address`: by `--allow`,
+/// or now, if there is a terminal.
+pub(crate) fn confirm_paths(
+    job: &RawJob,
+    allowed: &[PathBuf],
+    address: &str,
+) -> Result<(), Failure> {
+    let allowed: Vec<PathBuf> =
+        allowed.iter().filter_map(|path| std::path::absolute(path).ok()).collect();
+    let is_allowed = |file: &FileKey| allowed.iter().any(|allowed| lies_in(&file.path, allowed));
+    let mut asked: Vec<FileKey> = job.file_keys();
+    asked.retain(|file| is_used(file) && !is_allowed(file));
+    if asked.is_empty() || asks_and_is_allowed(&asked, address) {
+        return Ok(());
+    }
+    let list: Vec<_> = asked.iter().map(|file| format!("  {file}")).collect();
+    let flags: Vec<_> =
+        asked.iter().map(|file| format!("--allow {}", file.path.display())).collect();
+    Err(Failure::Usage(format!(
+        "the run at {address} wants to use these paths of this machine:\n{}\nif that is right, \
+         confirm with {}",
+        list.join("\n"),
+        flags.join(" ")
+    )))
+}
+
+/// Whether a worker that joins uses the file: its data, and the secret that its metrics need.
+fn is_used(file: &FileKey) -> bool {
+    file.key.starts_with("data.") || file.key == "cluster.token_file"
+}
+
+/// Whether a path is the allowed one, or below it.
+fn lies_in(path: &Path, allowed: &Path) -> bool {
+    let goes_up = path.components().any(|part| part == Component::ParentDir);
+    path == allowed || path.starts_with(allowed) && !goes_up
+}
+
+/// Asks the user, if there is a terminal.
+fn asks_and_is_allowed(asked: &[FileKey], address: &str) -> bool {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return false;
+    }
+    flush_lines();
+    let list: String = asked.iter().map(|file| format!("  {file}\n")).collect();
+    let question = format!("the run at {address} uses on this machine:\n{list}allow it? [y/N] ");
+    let mut answer = String::new();
+    let is_asked = io::stderr().write_all(question.as_bytes()).is_ok();
+    is_asked
+        && io::stdin().lock().read_line(&mut answer).is_ok()
+        && matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(settings: &[&str]) -> RawJob {
+        let mut job = RawJob::parse("", Path::new("/elsewhere/job.toml")).unwrap();
+        settings.iter().for_each(|setting| job.set(setting));
+        job
+    }
+
+    #[test]
+    fn only_confirmed_paths_are_used() {
+        let rows = "data={kind=\"libsvm\", path=\"/data/rows/*.svm\"}";
+        let allow = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let check = |settings: &[&str], paths: &[&str]| {
+            confirm_paths(&job(settings), &allow(paths), "host:1").map_err(|e| e.to_string())
+        };
+        assert_eq!(check(&["data.kind=digits"], &[]), Ok(()));
+        assert_eq!(check(&[rows], &["/data"]), Ok(()));
+        assert_eq!(check(&[rows], &["/data/rows/*.svm"]), Ok(()));
+        let error = check(&[rows], &["/dat", "/data/row"]).unwrap_err();
+        assert!(error.contains("data.path = /data/rows/*.svm"), "{error}");
+        assert!(error.contains("--allow /data/rows/*.svm"), "{error}");
+        let up = "data={kind=\"libsvm\", path=\"/data/../etc/shadow\"}";
+        assert!(check(&[up], &["/data"]).is_err());
+        let cache = "data={kind=\"clicks\", cache=\"/etc\"}";
+        assert!(check(&[cache], &["/data"]).unwrap_err().contains("data.cache = /etc"));
+    }
+}

@@ -1,0 +1,82 @@
+//! The values of a sparse model's keys that a worker has fetched from servers.
+
+use paceline_exchange::{ClientConfig, PullPurpose, max_keys};
+use paceline_model::AlignedBuffer;
+use paceline_net::LinkOutcome::{self, Done, Rewound};
+use paceline_net::{LinkObserver, ServerConnections};
+
+use crate::error::TrainError;
+
+/// The values that the link of a sparse model holds.
+pub(crate) struct SparseValues {
+    /// Keys on all servers together, and the parameters of each.
+    pub(crate) keys: usize,
+    pub(crate) width: usize,
+    /// The numbers at the end of the last key that are no parameters.
+    pub(crate) padding: usize,
+    /// Whether values travel while others are in use.
+    pub(crate) overlaps: bool,
+    /// The values of the batch to compute now and, if the link overlaps, of the next one.
+    pub(crate) current: AlignedBuffer,
+    pub(crate) next: AlignedBuffer,
+    pub(crate) peeked: AlignedBuffer,
+    /// Values of more keys than one request may have.
+    pub(crate) joined: Vec<f32>,
+    /// A push has not been answered yet.
+    pub(crate) in_flight: bool,
+}
+
+impl SparseValues {
+    /// What the link of this client holds, if its model is sparse.
+    pub(crate) fn new(client: &ClientConfig, overlaps: bool) -> Option<Self> {
+        client.is_sparse.then(|| Self {
+            keys: client.total_params,
+            width: client.width,
+            padding: client.padding,
+            overlaps,
+            current: AlignedBuffer::default(),
+            next: AlignedBuffer::default(),
+            peeked: AlignedBuffer::default(),
+            joined: Vec::new(),
+            in_flight: false,
+        })
+    }
+
+    /// The values of some keys, for a test: in as many requests as they need.
+    pub(crate) fn peek(
+        &mut self,
+        connections: &mut ServerConnections,
+        keys: &[u32],
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome<&[f32]>, TrainError> {
+        let (purpose, most) = (PullPurpose::ReadOnly, max_keys(self.width));
+        if keys.len() <= most {
+            let peeked = connections.pull_keys(keys, purpose, &mut self.peeked, observer)?;
+            return Ok(if peeked == Rewound { Rewound } else { Done(&self.peeked) });
+        }
+        self.joined.clear();
+        for some in keys.chunks(most) {
+            if connections.pull_keys(some, purpose, &mut self.peeked, observer)? == Rewound {
+                return Ok(Rewound);
+            }
+            self.joined.extend_from_slice(&self.peeked);
+        }
+        Ok(Done(&self.joined))
+    }
+
+    /// Waits for the values that the last push requested, if it is not answered yet.
+    pub(crate) fn complete(
+        &mut self,
+        connections: &mut ServerConnections,
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome, TrainError> {
+        if self.in_flight {
+            let place = if self.overlaps { &mut self.next } else { &mut self.current };
+            let Done(()) = connections.wait_for_values(place, observer)? else {
+                return Ok(Rewound);
+            };
+            self.in_flight = false;
+        }
+        Ok(Done(()))
+    }
+}

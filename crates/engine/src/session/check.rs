@@ -1,0 +1,82 @@
+//! Which settings of a session can be used.
+
+use paceline_exchange::WireFormat;
+
+use super::Session;
+use crate::error::TrainError;
+use crate::settings::{Mode, Stop};
+
+impl Session {
+    /// Refuses settings that cannot be used, before anything is started or written.
+    pub(super) fn check(&self) -> Result<(), TrainError> {
+        let wrong = |text: String| Err(TrainError::Settings(text));
+        let (batch, examples) = (self.settings.batch, self.workload.data.train_len());
+        if let Some(problem) = self.sharing.problem() {
+            return wrong(format!("{}: {problem}", self.sharing));
+        }
+        if batch == 0 {
+            return wrong("batch is 0, but must be at least 1".into());
+        }
+        if batch > examples {
+            return wrong(format!("batch is {batch}, but there are {examples} training examples"));
+        }
+        if self.settings.stop == Stop::default() {
+            return wrong(
+                "the run never stops: set Stop::epochs, steps, seconds, test_loss or patience"
+                    .into(),
+            );
+        }
+        if self.settings.stop.patience == Some(0) {
+            return wrong("patience is 0, but must be at least 1".into());
+        }
+        if self.workload.is_sparse() && self.sharing.mode == Mode::Mirrored {
+            return wrong("a mesh has no sparse models; use Sharing::servers".into());
+        }
+        if self.workload.is_sparse() && self.sharing.wire == WireFormat::Bf16 {
+            return wrong("bf16 is for dense models; leave Sharing::wire out".into());
+        }
+        if self.contexts.len() > 1 {
+            return wrong("a session takes one record or contexts, not several".into());
+        }
+        if let Err(why) = self.settings.optimizer.check() {
+            return wrong(why);
+        }
+        self.workload.check_inputs()?;
+        self.check_threads()?;
+        self.check_checkpoints()
+    }
+
+    fn check_threads(&self) -> Result<(), TrainError> {
+        let remedy = match self.threads {
+            0 => "a worker needs at least one",
+            1 => return Ok(()),
+            _ if self.is_built_with_threads || self.trains_table() => return Ok(()),
+            _ if self.workload.is_sparse() => {
+                "a worker of a shared sparse model has one; set more workers"
+            }
+            _ => "this model is cloned and takes none; use Session::with_builder, or more workers",
+        };
+        Err(TrainError::Settings(format!("threads is {}: {remedy}", self.threads)))
+    }
+
+    fn check_checkpoints(&self) -> Result<(), TrainError> {
+        let wrong = |text: String| Err(TrainError::Settings(text));
+        let Some(dir) = &self.checkpoints else {
+            if self.resumes {
+                return wrong("resume needs checkpoints, which names their directory".into());
+            }
+            return Ok(());
+        };
+        if let Some(problem) = self.settings.checkpoint.and_then(|settings| settings.problem()) {
+            return wrong(format!("checkpoints: {problem}"));
+        }
+        if let Some(&step) = dir.steps().first().filter(|_| !self.resumes) {
+            let place = dir.place(step);
+            return wrong(format!(
+                "{}: an earlier run has left this checkpoint; call resume, or name a new directory",
+                place.display()
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! A perceptron on the vectors of sparse features, beside a factorization machine or a linear
+//! model.
+
+use paceline_model::kernels::each;
+use paceline_model::{
+    Batch, DenseLayer, EntryBirth, Group, LayerShape, Layout, LogisticLoss, Model, OpNode,
+    OutputMode, Row, ScoreLoss, SparseModel, Tally, fill_uniform, initial_vector,
+};
+
+use crate::factorization::{FmShape, RowEntries};
+
+/// Examples that go forward and backward together.
+const BLOCK: usize = 256;
+/// The standard deviation of the vectors that training starts from.
+const DEVIATION: f32 = 0.03;
+
+/// The sizes of a [`DeepMachine`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeepShape {
+    /// The number of features.
+    pub features: usize,
+    /// The number of fields; the perceptron has inputs for each.
+    pub fields: usize,
+    /// The length of a feature's vector.
+    pub rank: usize,
+    /// The outputs of each of the perceptron's layers before the last.
+    pub hidden: Vec<usize>,
+    /// Whether pairs of vectors add to the score, as in DeepFM; without, it is wide and deep.
+    pub has_pairs: bool,
+}
+
+/// DeepFM (Guo et al., 2017), or a wide and deep model (Cheng et al., 2016), of two classes: the
+/// score of a row is that of a factorization machine, or of a linear model, and of a perceptron
+/// with ReLU on the same vectors. The perceptron's input has a part for each field: the sum of the
+/// vectors of the row's features in it, each times its value. Rows must have
+/// [fields](Batch::with_fields).
+///
+/// Its tensors are `factors` (`[features, 1 + rank]`: each feature's linear weight, then its
+/// vector), then a weight and a bias for each layer: `hidden.0.weight` and so on, and
+/// `output.weight` and `output.bias`.
+#[derive(Clone, Debug)]
+pub struct DeepMachine {
+    shape: DeepShape,
+    pairs: FmShape,
+    layout: Layout,
+    layers: Vec<DenseLayer>,
+    /// The perceptron's parameters alone.
+    dense: Layout,
+    /// Added to every score in training.
+    offset: f32,
+    /// The perceptron's inputs of a block, or the derivatives by them.
+    embedded: Vec<f32>,
+    /// The sum of each row's vectors.
+    sums: Vec<f32>,
+    scores: Vec<f32>,
+}
+
+impl DeepMachine {
+    /// A model of these sizes.
+    ///
+    /// # Panics
+    /// If one of them is zero.
+    pub fn new(shape: DeepShape) -> Self {
+        let DeepShape { features, fields, rank, hidden, .. } = &shape;
+        let sizes = [features, fields, rank].into_iter().chain(hidden);
+        assert!(sizes.into_iter().all(|&size| size > 0), "a size is zero: {shape:?}");
+        let pairs = FmShape { rank: *rank };
+        let (mut dense, mut layers, mut inputs) = (Layout::new(), Vec::new(), fields * rank);
+        for (number, &outputs) in hidden.iter().enumerate() {
+            let name = format!("hidden.{number}");
+            layers.push(DenseLayer::relu(&mut dense, &name, inputs, outputs));
+            inputs = outputs;
+        }
+        layers.push(DenseLayer::linear(&mut dense, "output", inputs, 1));
+        let mut layout = Layout::of_width(pairs.width());
+        layout.push("factors", &[*features, pairs.width()], Group::Weights);
+        for tensor in dense.tensors() {
+            layout.push(&tensor.name, &tensor.shape, tensor.group);
+        }
+        let (embedded, sums, scores) = Default::default();
+        Self { shape, pairs, layout, layers, dense, offset: 0.0, embedded, sums, scores }
+    }
+
+    /// The same model for training rows of which only this share of class 0 was kept; see
+    /// [`Logistic::sampled_negatives`](paceline_model::Logistic::sampled_negatives).
+    ///
+    /// # Panics
+    /// If `share` is not above 0 and at most 1.
+    #[must_use]
+    pub fn sampled_negatives(mut self, share: f64) -> Self {
+        assert!(share > 0.0 && share <= 1.0, "a share of {share} of the negative rows");
+        self.offset = -share.ln() as f32;
+        self
+    }
+
+    /// Where the perceptron's parameters are in a compact slice, or in all parameters.
+    fn dense_at(&self, params: usize) -> usize {
+        let width = self.layout.width();
+        (params.div_ceil(width) - self.dense.len().div_ceil(width)) * width
+    }
+
+    /// Computes the scores of a block.
+    fn forward(&mut self, params: &[f32], block: Batch<'_>) {
+        let dense = &params[self.dense_at(params.len())..];
+        let (pairs, has_pairs, rank) = (self.pairs, self.shape.has_pairs, self.shape.rank);
+        let inputs = self.shape.fields * rank;
+        self.embedded.clear();
+        self.embedded.resize(block.len() * inputs, 0.0);
+        self.sums.resize(block.len() * rank, 0.0);
+        self.scores.clear();
+        let (embedded, sums, scores) = (&mut self.embedded, &mut self.sums, &mut self.scores);
+        each(
+            #[inline(always)]
+            || {
+                let places = embedded.chunks_exact_mut(inputs).zip(sums.chunks_exact_mut(rank));
+                for (row, (embedded, sums)) in block.sparse_rows().zip(places) {
+                    let entries = RowEntries { params, places: row.keys, values: row.values };
+                    // The sums are needed only for pairs, whose score they also are.
+                    let score = pairs.score_here(entries, sums);
+                    scores.push(if has_pairs { score } else { linear(&row, params, rank) });
+                    for_each_field(&row, rank, |entry, part, value| {
+                        let vector = &params[entry + 1..][..rank];
+                        let sums = &mut embedded[part..part + rank];
+                        sums.iter_mut().zip(vector).for_each(|(sum, v)| *sum += value * v);
+                    });
+                }
+            },
+        );
+        for at in 0..self.layers.len() {
+            let (before, rest) = self.layers.split_at_mut(at);
+            let inputs = match before.last_mut() {
+                Some(layer) => layer.values_mut(),
+                None => &mut self.embedded,
+            };
+            rest[0].forward(dense, inputs);
+        }
+        let outputs = self.layers.iter_mut().next_back().map(DenseLayer::values_mut);
+        let outputs = outputs.unwrap_or_default();
+        self.scores.iter_mut().zip(outputs).for_each(|(score, output)| *score += *output);
+    }
+
+    /// Goes back through the perceptron, from the derivatives by its output to those by its inputs.
+    fn backward(&mut self, dense: &[f32], grad: &mut [f32]) {
+        for at in (0..self.layers.len()).rev() {
+            let (before, rest) = self.layers.split_at_mut(at);
+            let inputs = match before.last_mut() {
+                Some(layer) => layer.values_mut(),
+                None => &mut self.embedded,
+            };
+            rest[0].backward(dense, inputs, OutputMode::Add, grad);
+        }
+    }
+}
+
+/// The score of a row by its linear weights alone.
+#[inline(always)]
+fn linear(row: &Row<'_>, params: &[f32], rank: usize) -> f32 {
+    row.dot_with(|key| params[key as usize * (1 + rank)])
+}
+
+/// Calls `visit` with where the entry of each of a row's keys begins, where its field's part of the
+/// perceptron's inputs does, and the key's value.
+#[inline(always)]
+fn for_each_field(row: &Row<'_>, rank: usize, mut visit: impl FnMut(usize, usize, f32)) {
+    assert_eq!(row.keys.len(), row.fields.len(), "fields of the row");
+    for (at, (&key, &field)) in row.keys.iter().zip(row.fields).enumerate() {
+        let value = if row.values.is_empty() { 1.0 } else { row.values[at] };
+        visit(key as usize * (1 + rank), usize::from(field) * rank, value);
+    }
+}
+
+impl Model for DeepMachine {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn inputs(&self) -> usize {
+        self.shape.features
+    }
+
+    fn max_block(&self) -> usize {
+        BLOCK
+    }
+
+    fn initialise(&self, seed: u64, params: &mut [f32]) {
+        let features = self.shape.features * self.layout.width();
+        let (entries, dense) = params.split_at_mut(features);
+        for (entry, key) in entries.chunks_exact_mut(self.layout.width()).zip(0u64..) {
+            entry[0] = 0.0;
+            initial_vector(seed, key, DEVIATION, &mut entry[1..]);
+        }
+        dense.copy_from_slice(&self.birth(seed).shared);
+    }
+
+    fn gradient(
+        &mut self,
+        params: &[f32],
+        block: Batch<'_>,
+        share: f32,
+        mode: OutputMode,
+        grad: &mut [f32],
+    ) -> f32 {
+        assert_eq!(params.len(), grad.len(), "gradient");
+        mode.prepare(grad);
+        self.forward(params, block);
+        let mut loss = 0.0;
+        let offset = self.offset;
+        // The scores become the derivatives by them.
+        for (row, score) in block.sparse_rows().zip(&mut self.scores) {
+            let point = LogisticLoss.loss(*score + offset, row.label);
+            *score = share * row.weight * point.slope;
+            loss += row.weight * point.loss;
+        }
+        let outputs = self.layers.iter_mut().next_back().map(DenseLayer::values_mut);
+        outputs.unwrap_or_default().copy_from_slice(&self.scores);
+        let at = self.dense_at(params.len());
+        let (grad, dense_grad) = grad.split_at_mut(at);
+        self.backward(&params[at..], dense_grad);
+
+        let (pairs, has_pairs, rank) = (self.pairs, self.shape.has_pairs, self.shape.rank);
+        let inputs = self.shape.fields * rank;
+        let (embedded, sums, deltas) = (&self.embedded, &self.sums, &self.scores);
+        each(
+            #[inline(always)]
+            || {
+                let places = embedded.chunks_exact(inputs).zip(sums.chunks_exact(rank));
+                for ((row, (slopes, sums)), &delta) in block.sparse_rows().zip(places).zip(deltas) {
+                    let entries = RowEntries { params, places: row.keys, values: row.values };
+                    if has_pairs {
+                        pairs.add_gradient_here(entries, sums, delta, grad);
+                    } else {
+                        row.for_each_scaled(delta, |key, slope| {
+                            grad[key as usize * (1 + rank)] += slope;
+                        });
+                    }
+                    for_each_field(&row, rank, |entry, part, value| {
+                        let slopes = &slopes[part..part + rank];
+                        let vector = &mut grad[entry + 1..][..rank];
+                        vector.iter_mut().zip(slopes).for_each(|(sum, d)| *sum += value * d);
+                    });
+                }
+            },
+        );
+        loss * share
+    }
+
+    fn uses_weights(&self) -> bool {
+        true
+    }
+
+    fn layer_shapes(&self) -> Vec<LayerShape> {
+        let name = if self.shape.has_pairs { "deepfm" } else { "wide-deep" };
+        vec![LayerShape { name: name.into(), output: vec![1] }]
+    }
+
+    fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
+        self.forward(params, block);
+        for (&score, &label) in self.scores.iter().zip(block.labels) {
+            tally.count_two_class(score, label, LogisticLoss.loss(score, label).loss);
+        }
+    }
+
+    fn graph(&self) -> Vec<OpNode> {
+        let (features, width) = (self.shape.features as i64, self.layout.width() as i64);
+        let mut nodes = vec![
+            OpNode::new("input/examples", "Placeholder", &[], &[-1, features]),
+            OpNode::new("input/labels", "Placeholder", &[], &[-1]),
+            OpNode::new("factors", "VariableV2", &[], &[features, width]),
+            OpNode::new("embedded", "Embedding", &["input/examples", "factors"], &[-1, width]),
+        ];
+        let mut last = "embedded".to_owned();
+        for (at, layer) in self.layers.iter().enumerate() {
+            let name = format!("layer/{at}");
+            nodes.push(OpNode::new(&name, "MatMul", &[&last], &[-1, layer.outputs() as i64]));
+            last = name;
+        }
+        nodes.push(OpNode::new(
+            "loss/cross_entropy",
+            LogisticLoss.operation(),
+            &[&last, "embedded", "input/labels"],
+            &[-1],
+        ));
+        nodes.push(OpNode::new("loss/mean", "Mean", &["loss/cross_entropy"], &[]));
+        nodes
+    }
+}
+
+impl SparseModel for DeepMachine {
+    fn birth(&self, seed: u64) -> EntryBirth {
+        let mut shared = vec![0.0; self.dense.len()];
+        for (index, tensor) in self.dense.tensors().iter().enumerate() {
+            if let (Group::Weights, [_, inputs]) = (tensor.group, &tensor.shape[..]) {
+                let bound = 1.0 / (*inputs as f32).sqrt();
+                fill_uniform(seed, 1 + index, bound, &mut shared[tensor.range.clone()]);
+            }
+        }
+        EntryBirth { seed, linear: 1, deviation: DEVIATION, shared }
+    }
+
+    fn fields(&self) -> usize {
+        self.shape.fields
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Perceptrons on sparse vectors.
+
+use paceline_model::{AdaGrad, Compactor, ParamTable, Rows};
+
+use super::*;
+
+const STARTS: [u32; 5] = [0, 3, 3, 5, 8];
+const KEYS: [u32; 8] = [1, 4, 8, 4, 5, 0, 8, 2];
+/// The second row has no keys, the last has two keys of one field.
+const FIELDS: [u16; 8] = [0, 1, 2, 1, 2, 0, 2, 0];
+const VALUES: [f32; 8] = [0.5, -1.0, 2.0, 1.0, 0.25, 1.5, -0.5, 1.0];
+const LABELS: [u32; 4] = [1, 0, 0, 1];
+
+fn batch(places: &[u32]) -> Batch<'_> {
+    let rows = Rows { starts: &STARTS, places, values: &VALUES };
+    Batch::sparse(rows, &LABELS).with_fields(&FIELDS)
+}
+
+fn model(has_pairs: bool) -> DeepMachine {
+    let (features, fields, rank, hidden) = (9, 3, 4, vec![5, 3]);
+    DeepMachine::new(DeepShape { features, fields, rank, hidden, has_pairs })
+}
+
+fn gradient(model: &mut DeepMachine, params: &[f32], batch: Batch<'_>) -> (f32, Vec<f32>) {
+    let mut grad = vec![f32::NAN; params.len()];
+    let loss = model.gradient(params, batch, 0.25, OutputMode::Overwrite, &mut grad);
+    (loss, grad)
+}
+
+#[test]
+fn gradients_agree_with_finite_differences() {
+    for has_pairs in [true, false] {
+        let mut model = model(has_pairs);
+        let mut params = vec![0.0; model.layout().len()];
+        fill_uniform(3, 0, 0.7, &mut params);
+        let weights = [1.0, 2.0, 0.5, 1.5];
+        let batch = batch(&KEYS).weighted(&weights);
+        let (_, grad) = gradient(&mut model, &params, batch);
+        for at in 0..params.len() {
+            let here = params[at];
+            let mut loss_at = |value: f32| {
+                params[at] = value;
+                f64::from(gradient(&mut model, &params, batch).0)
+            };
+            let step = 1.0 / 256.0;
+            let slope = (loss_at(here + step) - loss_at(here - step)) / f64::from(2.0 * step);
+            params[at] = here;
+            let off = (f64::from(grad[at]) - slope).abs();
+            assert!(off < 4e-3, "pairs {has_pairs}, parameter {at}: {} and {slope}", grad[at]);
+        }
+    }
+}
+
+#[test]
+fn a_compact_slice_gives_the_bits_of_all_parameters_and_one_update_changes_both_kinds() {
+    let mut model = model(true);
+    let (width, keys) = (model.layout().width(), model.layout().keys());
+    let mut params = vec![0.0; model.layout().len()];
+    model.initialise(5, &mut params);
+    let (loss, grad) = gradient(&mut model, &params, batch(&KEYS));
+
+    let table = ParamTable::new(AdaGrad::new(0.1), &model, 0..keys, 5);
+    let mut compactor = Compactor::new();
+    compactor.compact(&KEYS, model.shared_keys());
+    let mut compact = vec![f32::NAN; compactor.keys().len() * width];
+    table.read(compactor.keys(), &mut compact);
+    let (compact_loss, compact_grad) = gradient(&mut model, &compact, batch(compactor.places()));
+    assert_eq!(loss, compact_loss);
+    for (&key, got) in compactor.keys().iter().zip(compact_grad.chunks(width)) {
+        let want = &grad[model.layout().params_of(key as usize..key as usize + 1)];
+        assert_eq!(got[..want.len()], *want, "key {key}");
+    }
+    // One update changes features and the perceptron, and none of them twice.
+    table.update(0, compactor.keys(), &compact_grad);
+    let mut after = vec![0.0; params.len()];
+    table.read_range(0..params.len(), &mut after);
+    for (at, (before, after)) in params.iter().zip(&after).enumerate() {
+        let is_touched = at >= 9 * width || KEYS.contains(&((at / width) as u32));
+        let moved = before - 0.1 * grad[at] / (grad[at].abs() + 1e-8);
+        let expected = if is_touched { moved } else { 0.0 };
+        assert!((after - expected).abs() < 1e-4, "parameter {at}: {after}, not {expected}");
+    }
+}

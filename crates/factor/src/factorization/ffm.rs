@@ -1,0 +1,191 @@
+//! Field-aware factorization machines (Juan et al., 2016): every key has a vector for each field.
+//!
+//! A pair of keys adds the product of two vectors: that of the first key for the field of the
+//! second, and that of the second key for the field of the first. There is no shortcut as for
+//! factorization machines, so a row of n keys takes n (n - 1) / 2 products.
+
+use super::dimension_blocks::{DimensionWork, block_sum, for_dimensions};
+use super::row_entries::{RowEntries, part_mut};
+use paceline_kernels::vectors::narrow;
+
+/// The entries of a field-aware factorization machine: a linear weight, then a vector of `rank`
+/// numbers for each field.
+///
+/// ```
+/// use paceline_factor::{FfmShape, RowEntries};
+///
+/// let ffm = FfmShape { fields: 2, rank: 1 };
+/// // Two entries: weight, vector for field 0, vector for field 1.
+/// let params = [0.5, 1.0, 2.0, -0.25, 3.0, 4.0];
+/// let row = RowEntries { params: &params, places: &[0, 1], values: &[] };
+/// // The first key's vector for field 1 times the second key's vector for field 0.
+/// assert_eq!(ffm.score(row, &[0, 1]), 0.5 - 0.25 + 2.0 * 3.0);
+///
+/// let mut grad = [0.0; 6];
+/// ffm.add_gradient(row, &[0, 1], 1.0, &mut grad);
+/// assert_eq!(grad, [1.0, 0.0, 3.0, 1.0, 2.0, 0.0]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FfmShape {
+    /// The number of fields; a row's fields are below it.
+    pub fields: usize,
+    /// The length of a vector.
+    pub rank: usize,
+}
+
+impl FfmShape {
+    /// The numbers of an entry.
+    #[inline]
+    pub fn width(self) -> usize {
+        1 + self.fields * self.rank
+    }
+
+    /// The score of a row, without a bias. `fields` has the field of each key.
+    ///
+    /// # Panics
+    /// If a place is not that of an entry, or `fields` is not as long as the row.
+    #[inline]
+    pub fn score(self, row: RowEntries<'_>, fields: &[u16]) -> f32 {
+        narrow().dispatch(
+            #[inline(always)]
+            || self.score_here(row, fields),
+        )
+    }
+
+    /// Adds the gradient of `delta` times the score to `grad`, which is laid out as the entries.
+    ///
+    /// # Panics
+    /// If a place is not that of an entry in both slices, or `fields` is not as long as the row.
+    #[inline]
+    pub fn add_gradient(self, row: RowEntries<'_>, fields: &[u16], delta: f32, grad: &mut [f32]) {
+        narrow().dispatch(
+            #[inline(always)]
+            || self.add_gradient_here(row, fields, delta, grad),
+        );
+    }
+
+    /// [`FfmShape::score`] with the vectors of the code that it is inlined into: a loop over rows
+    /// inside [`each`](paceline_model::kernels::each) chooses them once.
+    #[inline(always)]
+    pub fn score_here(self, row: RowEntries<'_>, fields: &[u16]) -> f32 {
+        let pairs = for_dimensions(self.rank, FfmForward { pairs: self.pairs(row, fields) });
+        row.linear(self.width()) + pairs
+    }
+
+    /// [`FfmShape::add_gradient`] with the vectors of the code that it is inlined into.
+    #[inline(always)]
+    pub fn add_gradient_here(
+        self,
+        row: RowEntries<'_>,
+        fields: &[u16],
+        delta: f32,
+        grad: &mut [f32],
+    ) {
+        row.add_linear(self.width(), delta, grad);
+        let pairs = self.pairs(row, fields);
+        for_dimensions(self.rank, FfmBackward { pairs, delta, grad });
+    }
+
+    #[inline(always)]
+    fn pairs<'a>(self, row: RowEntries<'a>, fields: &'a [u16]) -> FieldPairs<'a> {
+        assert_eq!(row.places.len(), fields.len(), "fields of the row");
+        let inside = fields.iter().all(|&field| usize::from(field) < self.fields);
+        assert!(inside, "a field is not below {}", self.fields);
+        FieldPairs { shape: self, row, fields }
+    }
+}
+
+/// The pairs of a row's keys.
+#[derive(Clone, Copy)]
+struct FieldPairs<'a> {
+    shape: FfmShape,
+    row: RowEntries<'a>,
+    fields: &'a [u16],
+}
+
+/// A key of a row: where its entry begins, its field and its value.
+#[derive(Clone, Copy)]
+struct FieldKey {
+    start: usize,
+    field: usize,
+    value: f32,
+}
+
+impl FieldPairs<'_> {
+    #[inline(always)]
+    fn key(&self, at: usize) -> FieldKey {
+        FieldKey {
+            start: self.row.places[at] as usize * self.shape.width(),
+            field: usize::from(self.fields[at]),
+            value: self.row.value(at),
+        }
+    }
+
+    /// The index of a key's vector for the field of another key, from dimension `from` on.
+    #[inline(always)]
+    fn vector(&self, key: FieldKey, other: FieldKey, from: usize) -> usize {
+        key.start + 1 + other.field * self.shape.rank + from
+    }
+}
+
+struct FfmForward<'a> {
+    pairs: FieldPairs<'a>,
+}
+
+impl DimensionWork for FfmForward<'_> {
+    #[inline(always)]
+    fn run<const B: usize>(&mut self, from: usize) -> f32 {
+        let Self { pairs } = *self;
+        let mut sums = [0.0f32; B];
+        for first in 0..pairs.fields.len() {
+            let key = pairs.key(first);
+            let mut of_key = [0.0f32; B];
+            for second in first + 1..pairs.fields.len() {
+                let other = pairs.key(second);
+                let ours: &[f32; B] = pairs.row.at(pairs.vector(key, other, from));
+                let theirs: &[f32; B] = pairs.row.at(pairs.vector(other, key, from));
+                for d in 0..B {
+                    of_key[d] += ours[d] * theirs[d] * other.value;
+                }
+            }
+            for d in 0..B {
+                sums[d] += of_key[d] * key.value;
+            }
+        }
+        block_sum(sums)
+    }
+}
+
+struct FfmBackward<'a, 'b> {
+    pairs: FieldPairs<'a>,
+    delta: f32,
+    grad: &'b mut [f32],
+}
+
+impl DimensionWork for FfmBackward<'_, '_> {
+    #[inline(always)]
+    fn run<const B: usize>(&mut self, from: usize) -> f32 {
+        let pairs = self.pairs;
+        for first in 0..pairs.fields.len() {
+            let key = pairs.key(first);
+            let slope = self.delta * key.value;
+            for second in first + 1..pairs.fields.len() {
+                let other = pairs.key(second);
+                let slope = slope * other.value;
+                let (ours, theirs) =
+                    (pairs.vector(key, other, from), pairs.vector(other, key, from));
+                let (left, right): (&[f32; B], &[f32; B]) =
+                    (pairs.row.at(ours), pairs.row.at(theirs));
+                let grad: &mut [f32; B] = part_mut(self.grad, ours);
+                for d in 0..B {
+                    grad[d] += slope * right[d];
+                }
+                let grad: &mut [f32; B] = part_mut(self.grad, theirs);
+                for d in 0..B {
+                    grad[d] += slope * left[d];
+                }
+            }
+        }
+        0.0
+    }
+}

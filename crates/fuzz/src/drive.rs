@@ -1,0 +1,107 @@
+//! Calls a target with one mutated input after another.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use paceline_observe::process::peak_rss_bytes;
+
+use crate::mutate::Mutator;
+use crate::target::FuzzTarget;
+
+/// The longest that a target may take for one input. Loaded machines are slow.
+const INPUT_LIMIT: Duration = Duration::from_secs(20);
+
+/// The most memory that a process may have taken, in bytes.
+const MEMORY_LIMIT: f64 = 256e6;
+
+/// How long a target is driven.
+#[derive(Clone, Copy, Debug)]
+pub enum DriveLimit {
+    /// For this many inputs.
+    Inputs(u64),
+    /// For this long.
+    Time(Duration),
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug)]
+pub struct DriveResult {
+    /// Inputs that the target has read.
+    pub inputs: u64,
+    /// How long that took, in seconds.
+    pub seconds: f64,
+    /// The most memory that the process has taken so far, in bytes.
+    pub peak_bytes: f64,
+}
+
+/// Calls a target with its seeds, and then with changed ones.
+///
+/// # Panics
+/// If the target panics, takes longer than 20 s for an input, or has taken more than 256 MB. The
+/// message has the number of the input, and the input itself is written to a file.
+pub fn drive(target: &FuzzTarget, limit: DriveLimit, seed: u64) -> DriveResult {
+    let started = Instant::now();
+    let (is_over, current) = (AtomicBool::new(false), AtomicU64::new(0));
+    let inputs = thread::scope(|scope| {
+        scope.spawn(|| watch(target.name, &is_over, &current));
+        let driven = catch_unwind(AssertUnwindSafe(|| call(target, limit, seed, &current)));
+        is_over.store(true, Ordering::Relaxed);
+        driven.unwrap_or_else(|panic| resume_unwind(panic))
+    });
+    let peak_bytes = peak_rss_bytes().unwrap_or_default() as f64;
+    assert!(
+        peak_bytes <= MEMORY_LIMIT,
+        "{}: {:.0} MB of memory after {inputs} inputs",
+        target.name,
+        peak_bytes / 1e6
+    );
+    DriveResult { inputs, seconds: started.elapsed().as_secs_f64(), peak_bytes }
+}
+
+/// Calls the target until the limit. Returns the number of inputs.
+fn call(target: &FuzzTarget, limit: DriveLimit, seed: u64, current: &AtomicU64) -> u64 {
+    let seeds = (target.seeds)();
+    let mut mutator = Mutator::new(seeds.clone(), seed);
+    let (mut input, started) = (Vec::new(), Instant::now());
+    for number in 0.. {
+        let is_over = match limit {
+            DriveLimit::Inputs(most) => number >= most,
+            DriveLimit::Time(most) => started.elapsed() >= most,
+        };
+        if is_over {
+            return number;
+        }
+        match seeds.get(number as usize) {
+            Some(seed) => input.clone_from(seed),
+            None => mutator.next(&mut input),
+        }
+        current.store(number, Ordering::Relaxed);
+        let result = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
+        if let Err(panic) = result {
+            let path = std::env::temp_dir().join(format!("paceline-fuzz-{}", target.name));
+            let _ = std::fs::write(&path, &input);
+            let at = path.display();
+            eprintln!("{}: input {number} of seed {seed} fails; it is in {at}", target.name);
+            resume_unwind(panic);
+        }
+    }
+    0
+}
+
+/// Ends the process if one input takes too long.
+fn watch(name: &str, is_over: &AtomicBool, current: &AtomicU64) {
+    let (mut last, mut since) = (u64::MAX, Instant::now());
+    while !is_over.load(Ordering::Relaxed) {
+        let now = current.load(Ordering::Relaxed);
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        if since.elapsed() > INPUT_LIMIT {
+            eprintln!("{name}: input {now} takes longer than {INPUT_LIMIT:?}");
+            std::process::abort();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,66 @@
+//! The keys of `[model]`, and which models there are.
+
+use super::key_spec::{KeySpec, ValueKind, key};
+use super::layer_path::LAYERS;
+
+/// The kinds that are cached as sparse rows. Tables feed dense models, too.
+pub(super) const CACHED_ROWS: &[&str] =
+    &["clicks", "libsvm", "libffm", "tfrecord", "criteo", "table"];
+/// Those of them whose rows have no fields.
+pub(super) const NO_FIELDS: &[&str] = &["libsvm", "tfrecord"];
+/// The models that take sparse rows.
+pub(super) const SPARSE: &[&str] = &["logistic", "fm", "ffm", "deepfm", "wide-deep"];
+/// Those of them that have vectors.
+pub(super) const FACTORS: &[&str] = &["fm", "ffm", "deepfm", "wide-deep"];
+/// Those of them that need to know the fields of a row's features.
+pub(super) const WITH_FIELDS: &[&str] = &["ffm", "deepfm", "wide-deep"];
+/// Those of them that have a perceptron.
+pub(super) const DEEP: &[&str] = &["deepfm", "wide-deep"];
+/// Numbers of a vector.
+pub(super) const RANK: ValueKind = ValueKind::Whole { min: 1, max: 1_024 };
+/// The key that most defaults depend on.
+pub(super) const MODEL: &str = "model.kind";
+/// The kinds of colour pictures.
+pub(super) const PICTURES: &[&str] = &["images", "fake-images"];
+
+/// Every key of the section but those of layers.
+pub(super) fn model_keys() -> Vec<KeySpec> {
+    let kind = "data.kind";
+    let models = ValueKind::Word(&[
+        "softmax",
+        "logistic",
+        "fm",
+        "ffm",
+        "deepfm",
+        "wide-deep",
+        "lenet",
+        "alexnet",
+        "network",
+    ]);
+    let networks: &[&str] = &["lenet", "alexnet", "network"];
+    let init = "how the initial weights are spread (docs/models.md)";
+    let inits = ValueKind::Word(&["glorot", "he", "pytorch"]);
+    let rank = "numbers of a feature's vector; with ffm it has one for each field";
+    let hidden = "outputs of the layers of the perceptron before the last, which has one";
+    let dense = "update every parameter at every step, not only those that a batch touches";
+    vec![
+        key(MODEL, models, "\"softmax\"", "model to train")
+            .default_when("\"network\"", &[(LAYERS, &[])])
+            .default_when("\"softmax\"", &[("data.inputs", &[])])
+            .default_when("\"logistic\"", &[(kind, CACHED_ROWS)])
+            .default_when("\"alexnet\"", &[(kind, PICTURES)]),
+        key("model.init", inits, "\"glorot\"", init).with(MODEL, networks),
+        key(
+            "model.dropout",
+            ValueKind::Fraction,
+            "0.5",
+            "fraction of values that dropout sets to zero",
+        )
+        .with(MODEL, &["alexnet"]),
+        key("model.dense", ValueKind::Flag, "false", dense).with(MODEL, &["logistic"]),
+        key("model.rank", RANK, "8", rank)
+            .default_when("4", &[(MODEL, &["ffm"])])
+            .with(MODEL, FACTORS),
+        key("model.hidden", ValueKind::Sizes { max: 65_536 }, "[64, 32]", hidden).with(MODEL, DEEP),
+    ]
+}

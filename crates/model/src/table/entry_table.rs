@@ -1,0 +1,352 @@
+//! A table whose keys have several numbers each, and whose entries exist once they are touched.
+
+use std::ops::Range;
+
+use super::atomic_cells::{AtomicCell, AtomicCells};
+use super::entry_rule::EntryRule;
+use super::slabs::Slabs;
+use crate::kernels::prefetch;
+use crate::layout::{Group, Layout};
+use crate::optimizer::{FtrlStep, OptimizerSpec};
+use crate::sparse_model::{EntryBirth, SparseModel};
+
+/// How many keys ahead of their use entries are prefetched.
+const AHEAD: usize = 8;
+/// Numbers of a cache line.
+const LINE: usize = 16;
+
+/// The entries of a range of a sparse model's keys, each with the state of its optimizer, which
+/// threads share without locks.
+///
+/// An entry exists once an update has touched its key. Until then `read` gives its
+/// first numbers, a function of seed and key ([`EntryBirth`]), and `read_known`
+/// gives zeros.
+pub struct EntryTable {
+    pub(super) spec: OptimizerSpec,
+    pub(super) rule: EntryRule,
+    /// The keys it holds.
+    keys: Range<usize>,
+    /// The flat parameters of those keys.
+    params: Range<usize>,
+    pub(super) width: usize,
+    /// Keys below this are features, those from it on are touched by every example.
+    pub(super) features: usize,
+    /// The tensors of the shared keys.
+    pub(super) shared: Vec<SharedRun>,
+    pub(super) birth: EntryBirth,
+    /// For each key the number of its entry plus 1; 0 if it does not exist.
+    index: AtomicCells,
+    /// The numbers of an entry, then each of its states.
+    slabs: Slabs,
+    /// The learning rate of the last update, on which FTRL's weights depend.
+    pub(super) rate: AtomicCell,
+}
+
+/// Shared parameters of one group.
+pub(super) struct SharedRun {
+    pub(super) range: Range<usize>,
+    pub(super) group: Group,
+}
+
+impl EntryTable {
+    /// The table of the model's keys in a range, or why there is no memory for it. The shared keys
+    /// among them exist from the start.
+    ///
+    /// # Panics
+    /// If the optimizer is not supported, or the keys do not lie inside the model's.
+    pub(super) fn new(
+        spec: OptimizerSpec,
+        model: &dyn SparseModel,
+        keys: Range<usize>,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let rule = EntryRule::of(&spec).unwrap_or_else(|reason| panic!("{reason}"));
+        let (layout, features) = (model.layout(), model.inputs());
+        assert!(keys.end <= layout.keys(), "{keys:?} is outside the layout");
+        assert!(u32::try_from(keys.end).is_ok(), "{keys:?} ends above what a key can hold");
+        let width = layout.width();
+        let table = Self {
+            rule,
+            params: layout.params_of(keys.clone()),
+            width,
+            features,
+            shared: shared_runs(layout, features),
+            birth: model.birth(seed),
+            index: AtomicCells::zeros(keys.len())?,
+            slabs: Slabs::new(width * rule.cells(&spec)),
+            rate: AtomicCell::new(spec.weights.rate_at(0)),
+            keys,
+            spec,
+        };
+        for key in table.keys.start.max(features)..table.keys.end {
+            table.born(key as u32);
+        }
+        Ok(table)
+    }
+
+    pub(super) fn keys(&self) -> Range<usize> {
+        self.keys.clone()
+    }
+
+    pub(super) fn params(&self) -> Range<usize> {
+        self.params.clone()
+    }
+
+    /// The keys of the entries that exist, in order.
+    pub(super) fn entry_keys(&self) -> Vec<u32> {
+        let places = self.index.all().iter().zip(self.keys.start as u32..);
+        places.filter(|(place, _)| place.published() != 0).map(|(_, key)| key).collect()
+    }
+
+    /// Entries that exist. Threads that create one entry at the same moment may count it twice.
+    pub(super) fn entries(&self) -> usize {
+        self.slabs.used() as usize
+    }
+
+    /// Asks the processor to bring the place of a key's entry into the cache.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, key: u32) {
+        prefetch(self.index.all(), (key as usize).wrapping_sub(self.keys.start));
+    }
+
+    /// Copies the numbers of each key to `out`; where there is no entry, the first numbers that it
+    /// would have.
+    pub(super) fn read(&self, keys: &[u32], out: &mut [f32]) {
+        self.read_with(keys, out, |key, out| self.first_numbers(key, out));
+    }
+
+    /// Copies the numbers of each key to `out`, and zeros where there is no entry.
+    pub(super) fn read_known(&self, keys: &[u32], out: &mut [f32]) {
+        self.read_with(keys, out, |_, out| out.fill(0.0));
+    }
+
+    fn read_with(&self, keys: &[u32], out: &mut [f32], absent: impl Fn(u32, &mut [f32])) {
+        assert_eq!(keys.len() * self.width, out.len(), "numbers of the keys");
+        let ftrl = self.ftrl();
+        self.prefetch_first(keys);
+        for (at, (&key, out)) in keys.iter().zip(out.chunks_exact_mut(self.width)).enumerate() {
+            self.prefetch_later(keys, at);
+            match self.find(key) {
+                Some(entry) => self.copy(ftrl, key, entry, 0..self.width, out),
+                None => absent(key, out),
+            }
+        }
+    }
+
+    /// Copies some columns of an entry's numbers.
+    #[inline(always)]
+    fn copy(
+        &self,
+        ftrl: Option<FtrlStep>,
+        key: u32,
+        entry: &[AtomicCell],
+        columns: Range<usize>,
+        out: &mut [f32],
+    ) {
+        let cells = &entry[columns.clone()];
+        out.iter_mut().zip(cells).for_each(|(out, cell)| *out = cell.get());
+        if let Some(ftrl) = ftrl {
+            for column in self.linear(key).start.max(columns.start)..self.linear(key).end {
+                if let Some(out) = out.get_mut(column - columns.start) {
+                    *out = ftrl.weight(entry[column].get(), entry[self.width + column].get());
+                }
+            }
+        }
+    }
+
+    /// The columns of a key that FTRL updates, if the optimizer is FTRL.
+    #[inline(always)]
+    pub(super) fn linear(&self, key: u32) -> Range<usize> {
+        if (key as usize) < self.features { 0..self.birth.linear } else { 0..0 }
+    }
+
+    /// Copies the parameters of a flat range to `out`: zeros where there is no entry.
+    pub(super) fn read_range(&self, range: Range<usize>, out: &mut [f32]) {
+        let ftrl = self.ftrl();
+        self.for_each_part(range, |key, columns, part| {
+            let out = &mut out[part];
+            match self.find(key) {
+                Some(entry) => self.copy(ftrl, key, entry, columns, out),
+                None => out.fill(0.0),
+            }
+        });
+    }
+
+    /// Sets the parameters of a flat range. Zeros create no entry.
+    pub(super) fn write_range(&self, range: Range<usize>, values: &[f32]) {
+        let ftrl = self.ftrl();
+        self.for_each_part(range, |key, columns, part| {
+            let values = &values[part];
+            let Some(entry) = self.find_for(key, values) else { return };
+            for (column, &value) in columns.zip(values) {
+                let value = match ftrl.filter(|_| self.linear(key).contains(&column)) {
+                    Some(ftrl) => ftrl.z_of(value, entry[self.width + column].get()),
+                    None => value,
+                };
+                entry[column].set(value);
+            }
+        });
+    }
+
+    /// Copies one state of a flat range, by its index among the names.
+    pub(super) fn read_state(&self, state: usize, range: Range<usize>, out: &mut [f32]) {
+        self.for_each_part(range, |key, columns, part| {
+            let entry = self.find(key);
+            for (column, out) in columns.zip(&mut out[part]) {
+                let cell = entry.zip(self.state_cell(state, key, column));
+                *out = cell.map_or(0.0, |(entry, cell)| entry[cell].get());
+            }
+        });
+    }
+
+    /// Sets one state of a flat range. Zeros create no entry.
+    pub(super) fn write_state(&self, state: usize, range: Range<usize>, values: &[f32]) {
+        self.for_each_part(range, |key, columns, part| {
+            let values = &values[part];
+            let Some(entry) = self.find_for(key, values) else { return };
+            for (column, &value) in columns.zip(values) {
+                if let Some(cell) = self.state_cell(state, key, column) {
+                    entry[cell].set(value);
+                }
+            }
+        });
+    }
+
+    /// Where an entry has a state of a column. With FTRL the first state of a linear column lies in
+    /// the place of the number itself, and other columns have the second state alone.
+    fn state_cell(&self, state: usize, key: u32, column: usize) -> Option<usize> {
+        match self.rule {
+            EntryRule::Plain => Some((1 + state) * self.width + column),
+            EntryRule::LinearFtrl(_) => (state > 0 || self.linear(key).contains(&column))
+                .then_some(state * self.width + column),
+        }
+    }
+
+    /// Sets the number of updates made before.
+    pub(super) fn resume(&self, updates: u64) {
+        self.rate.set(self.spec.weights.rate_at(updates.saturating_sub(1)));
+    }
+
+    /// The formula by which linear weights follow from their state, with FTRL.
+    #[inline]
+    pub(super) fn ftrl(&self) -> Option<FtrlStep> {
+        match self.rule {
+            EntryRule::LinearFtrl(ftrl) => Some(ftrl.at_rate(self.rate.get())),
+            EntryRule::Plain => None,
+        }
+    }
+
+    /// Calls `visit` with each key of a flat range, the columns of it that are in the range and
+    /// where they are in the range.
+    fn for_each_part(
+        &self,
+        range: Range<usize>,
+        mut visit: impl FnMut(u32, Range<usize>, Range<usize>),
+    ) {
+        let own = &self.params;
+        let is_inside = own.start <= range.start && range.end <= own.end;
+        assert!(is_inside, "{range:?} is outside a table of {own:?}");
+        let mut from = range.start;
+        while from < range.end {
+            let key = from / self.width;
+            let to = ((key + 1) * self.width).min(range.end);
+            let columns = from - key * self.width..to - key * self.width;
+            visit(key as u32, columns, from - range.start..to - range.start);
+            from = to;
+        }
+    }
+
+    /// The entry of a key, if it exists.
+    #[inline(always)]
+    fn find(&self, key: u32) -> Option<&[AtomicCell]> {
+        match self.place(key).published() {
+            0 => None,
+            number => Some(self.slabs.entry(number - 1)),
+        }
+    }
+
+    #[inline(always)]
+    fn place(&self, key: u32) -> &AtomicCell {
+        match self.index.all().get((key as usize).wrapping_sub(self.keys.start)) {
+            Some(place) => place,
+            None => panic!("key {key} is outside a table of the keys {:?}", self.keys),
+        }
+    }
+
+    /// The entry of a key for values that are about to be written: it is created, as zeros, unless
+    /// the values are zeros.
+    fn find_for(&self, key: u32, values: &[f32]) -> Option<&[AtomicCell]> {
+        let is_zero = values.iter().all(|value| value.to_bits() == 0);
+        match self.find(key) {
+            None if is_zero => None,
+            None => Some(self.create(key, |_| ())),
+            found => found,
+        }
+    }
+
+    /// The entry of a key that an update touches.
+    #[inline(always)]
+    pub(super) fn born(&self, key: u32) -> &[AtomicCell] {
+        match self.find(key) {
+            Some(entry) => entry,
+            None => self.create(key, |entry| {
+                let mut first = vec![0.0; self.width];
+                self.first_numbers(key, &mut first);
+                entry.iter().zip(first).for_each(|(cell, value)| cell.set(value));
+            }),
+        }
+    }
+
+    #[cold]
+    fn create(&self, key: u32, fill: impl FnOnce(&[AtomicCell])) -> &[AtomicCell] {
+        let number = self.slabs.take();
+        let entry = self.slabs.entry(number);
+        fill(entry);
+        match self.place(key).publish(number + 1) {
+            Ok(()) => entry,
+            // Another thread was faster; this thread's entry is never used.
+            Err(other) => self.slabs.entry(other - 1),
+        }
+    }
+
+    /// The numbers that a key starts from.
+    fn first_numbers(&self, key: u32, out: &mut [f32]) {
+        let Some(at) = (key as usize).checked_sub(self.features) else {
+            return self.birth.feature(key, out);
+        };
+        out.fill(0.0);
+        let shared = self.birth.shared.get(at * self.width..).unwrap_or_default();
+        out.iter_mut().zip(shared).for_each(|(out, &value)| *out = value);
+    }
+
+    /// Prefetches the entries of the first keys of a list.
+    pub(super) fn prefetch_first(&self, keys: &[u32]) {
+        (0..AHEAD).filter_map(|at| keys.get(at)).for_each(|&key| self.prefetch_entry(key));
+    }
+
+    /// Prefetches an entry some keys behind the one at `at`.
+    #[inline(always)]
+    pub(super) fn prefetch_later(&self, keys: &[u32], at: usize) {
+        if let Some(&later) = keys.get(at + 2 * AHEAD) {
+            self.prefetch(later);
+        }
+        if let Some(&later) = keys.get(at + AHEAD) {
+            self.prefetch_entry(later);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_entry(&self, key: u32) {
+        if let Some(entry) = self.find(key) {
+            (0..entry.len()).step_by(LINE).for_each(|at| prefetch(entry, at));
+            prefetch(entry, entry.len() - 1);
+        }
+    }
+}
+
+/// The tensors behind that of the features.
+fn shared_runs(layout: &Layout, features: usize) -> Vec<SharedRun> {
+    let start = layout.params_of(0..features).end;
+    let tensors = layout.tensors().iter().filter(|tensor| tensor.range.start >= start);
+    tensors.map(|tensor| SharedRun { range: tensor.range.clone(), group: tensor.group }).collect()
+}

@@ -1,0 +1,157 @@
+//! Updating entries: those of a block are copied side by side, updated with vector instructions,
+//! and copied back.
+
+use std::ops::Range;
+
+use super::atomic_cells::AtomicCell;
+use super::entry_rule::{BESIDE_FTRL, EntryRule};
+use super::entry_table::EntryTable;
+use crate::layout::Group;
+use crate::optimizer::{MAX_STATES, Optimizer, ParamUpdate};
+
+/// Numbers that are updated together.
+const BLOCK: usize = 1_024;
+/// The numbers, their states, and room for a part of a gradient.
+const COLUMNS: usize = 2 + MAX_STATES;
+/// The most entries that are updated together.
+const ENTRIES: usize = 64;
+
+/// Copies of a block's numbers, of each of their states and, last, of their gradient.
+struct BlockColumns([[f32; BLOCK]; COLUMNS]);
+
+impl EntryTable {
+    /// Applies one sparse gradient: the numbers of each key, which occurs once. Creates the entries
+    /// that do not exist. `step` is the number of updates made before this one.
+    ///
+    /// Entries that the gradient does not name stay as they are: decay pulls only those that it
+    /// names, and Adam's means fade only then.
+    ///
+    /// # Panics
+    /// If the gradient is not of these keys, or a key is outside the table.
+    pub(super) fn update(&self, step: u64, keys: &[u32], grad: &[f32]) {
+        assert_eq!(keys.len() * self.width, grad.len(), "gradient of the keys");
+        let features = keys.partition_point(|&key| (key as usize) < self.features);
+        let mut columns = BlockColumns([[0.0; BLOCK]; COLUMNS]);
+        let (own, shared) = grad.split_at(features * self.width);
+        self.update_features(step, &keys[..features], own, &mut columns);
+        for (&key, grad) in keys[features..].iter().zip(shared.chunks_exact(self.width)) {
+            self.update_shared(step, key, grad, &mut columns);
+        }
+        let rate = self.spec.weights.rate_at(step);
+        if self.rate.get() != rate {
+            self.rate.set(rate);
+        }
+    }
+
+    fn update_features(&self, step: u64, keys: &[u32], grad: &[f32], columns: &mut BlockColumns) {
+        let (width, mut entries) = (self.width, [&[][..]; ENTRIES]);
+        let at_once = (BLOCK / width).clamp(1, ENTRIES);
+        self.prefetch_first(keys);
+        for (block, grad) in keys.chunks(at_once).zip(grad.chunks(at_once * width)).enumerate().map(
+            |(block, (some, grad))| {
+                let from = block * at_once;
+                (from..from + some.len(), grad)
+            },
+        ) {
+            for (entry, at) in entries.iter_mut().zip(block.clone()) {
+                self.prefetch_later(keys, at);
+                *entry = self.born(keys[at]);
+            }
+            let entries = &entries[..block.len()];
+            if let EntryRule::LinearFtrl(ftrl) = self.rule {
+                let linear = self.birth.linear;
+                let rates = [self.rate.get(), self.spec.weights.rate_at(step)];
+                let [before, now] = rates.map(|rate| ftrl.at_rate(rate));
+                for (entry, grad) in entries.iter().zip(grad.chunks_exact(width)) {
+                    for (column, &g) in grad[..linear].iter().enumerate() {
+                        let (z, n) = (entry[column].get(), entry[width + column].get());
+                        let (z, n) = now.accumulate(before.weight(z, n), z, n, g);
+                        entry[column].set(z);
+                        entry[width + column].set(n);
+                    }
+                }
+            }
+            for from in (self.plain_columns().start..width).step_by(BLOCK) {
+                let part = EntryPart { entries, columns: from..width.min(from + BLOCK) };
+                self.update_part(step, Group::Weights, part, grad, columns);
+            }
+        }
+    }
+
+    /// The columns of features that the optimizer itself updates, or AdaGrad in place of FTRL.
+    fn plain_columns(&self) -> Range<usize> {
+        match self.rule {
+            EntryRule::Plain => 0..self.width,
+            EntryRule::LinearFtrl(_) => self.birth.linear..self.width,
+        }
+    }
+
+    /// Updates a key that every example touches. Its numbers may belong to several tensors.
+    fn update_shared(&self, step: u64, key: u32, grad: &[f32], columns: &mut BlockColumns) {
+        let (start, entry) = (key as usize * self.width, self.born(key));
+        for run in &self.shared {
+            let (from, to) = (run.range.start.max(start), run.range.end.min(start + self.width));
+            for from in (from..to).step_by(BLOCK) {
+                let part = from - start..to.min(from + BLOCK) - start;
+                let part = EntryPart { entries: &[entry], columns: part };
+                self.update_part(step, run.group, part, grad, columns);
+            }
+        }
+    }
+
+    /// Updates some columns of some entries, whose whole gradient is given.
+    fn update_part(
+        &self,
+        step: u64,
+        group: Group,
+        part: EntryPart<'_>,
+        grad: &[f32],
+        BlockColumns(columns): &mut BlockColumns,
+    ) {
+        let width = self.width;
+        let EntryPart { entries, columns: which } = part;
+        let (len, is_whole) = (which.len(), which.len() == width);
+        let cells = self.rule.cells(&self.spec);
+        for (at, entry) in entries.iter().enumerate() {
+            for (state, column) in columns[..cells].iter_mut().enumerate() {
+                let from = &entry[state * width..][which.clone()];
+                let to = &mut column[at * len..][..len];
+                to.iter_mut().zip(from).for_each(|(to, cell)| *to = cell.get());
+            }
+        }
+        let all = entries.len() * len;
+        let (numbers, spare) = columns.split_at_mut(cells);
+        let grad = if is_whole {
+            grad
+        } else {
+            let Some(place) = spare.last_mut() else { unreachable!("a place for the gradient") };
+            for (to, from) in place.chunks_exact_mut(len).zip(grad.chunks_exact(width)) {
+                to.copy_from_slice(&from[which.clone()]);
+            }
+            &place[..all]
+        };
+        let mut used = numbers.iter_mut().map(|column| &mut column[..all]);
+        let params = used.next().unwrap_or_default();
+        let settings = self.spec.group(group);
+        let (rate, decay) = (settings.rate_at(step), settings.decay);
+        let state = std::array::from_fn(|_| used.next().unwrap_or_default());
+        let update = ParamUpdate { params, grad, state, rate, decay, l1: 0.0 };
+        match self.rule {
+            EntryRule::Plain => self.spec.optimizer().update(step, update),
+            EntryRule::LinearFtrl(_) => BESIDE_FTRL.update(step, update),
+        }
+        for (at, entry) in entries.iter().enumerate() {
+            for (state, column) in columns[..cells].iter().enumerate() {
+                let to = &entry[state * width..][which.clone()];
+                let from = &column[at * len..][..len];
+                to.iter().zip(from).for_each(|(cell, &value)| cell.set(value));
+            }
+        }
+    }
+}
+
+/// Some columns of some entries.
+struct EntryPart<'a> {
+    entries: &'a [&'a [AtomicCell]],
+    columns: Range<usize>,
+}

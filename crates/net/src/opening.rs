@@ -1,0 +1,238 @@
+//! Opens a connection: the handshake of [`paceline_trust`] over a socket that does not block.
+//!
+//! Nothing of the protocol is sent or read before both sides have proved that they know the run's
+//! secret. A side that has not done so costs the other one message and a buffer of fixed size.
+
+use std::io::{self, Read, Write};
+
+use paceline_exchange::{
+    FrameKind, HEADER_BYTES, Header, Hello, PROTOCOL_VERSION, Refusal, RefuseCode,
+};
+use paceline_trust::{
+    Accepted, Answered, CHALLENGE_BYTES, Claims, Credentials, Dialer, FIRST_BYTES, FrameKeys,
+    HandshakeAcceptor, HandshakeError, MAGIC, PROOF_BYTES, Statement,
+};
+
+use crate::inbound::would_block;
+
+/// Why a connection is not opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpeningError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("the other end closed it during the handshake, as one with another token does")]
+    Closed,
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    /// The two sides do not accept each other's certificates.
+    #[error("{0}")]
+    Certificate(String),
+    #[error("wrong token (its proof is wrong, or was changed on the way)")]
+    Doubtful,
+    /// The first version of the protocol without a handshake was 9.
+    #[error("protocol version {0}, not {PROTOCOL_VERSION}")]
+    OlderVersion(u16),
+}
+
+impl OpeningError {
+    /// The refusal that a dialer reports instead of an error, if the two sides are of different
+    /// runs.
+    pub(crate) fn as_refusal(&self) -> Option<Refusal> {
+        if let OpeningError::Certificate(text) = self {
+            return Some(Refusal { code: RefuseCode::WrongCertificate, text: text.clone() });
+        }
+        let OpeningError::Handshake(error) = self else { return None };
+        let code = match error {
+            HandshakeError::Version { .. } => RefuseCode::WrongVersion,
+            HandshakeError::Token | HandshakeError::Seals => RefuseCode::WrongToken,
+            HandshakeError::Magic | HandshakeError::Random(_) => return None,
+        };
+        let text = match error {
+            HandshakeError::Token => "it has another token, or is not a task of this run".into(),
+            error => error.to_string(),
+        };
+        Some(Refusal { code, text })
+    }
+}
+
+/// What a client claims in its `Hello`.
+pub(crate) fn claims_of(hello: &Hello) -> Claims {
+    Claims { role: hello.role.code(), slot: hello.slot, incarnation: hello.incarnation }
+}
+
+/// Checks that a `Hello` claims what was claimed in the handshake. One that cannot be read is left
+/// to the protocol, which says what is wrong with it.
+pub(crate) fn check_claims(proved: Option<Claims>, hello: &[u8]) -> Result<(), String> {
+    match (proved, Hello::decode(hello)) {
+        (Some(proved), Ok(hello)) if claims_of(&hello) != proved => {
+            Err("its Hello does not say what it proved".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A message of fixed length that is being read.
+#[derive(Debug)]
+struct Message<const N: usize> {
+    bytes: [u8; N],
+    received: usize,
+}
+
+impl<const N: usize> Message<N> {
+    const EMPTY: Self = Self { bytes: [0; N], received: 0 };
+
+    /// Reads what the stream has of it, and not a byte more. Returns it once it is complete.
+    fn read(&mut self, stream: &mut impl Read) -> Result<Option<&[u8; N]>, OpeningError> {
+        while self.received < N {
+            match stream.read(&mut self.bytes[self.received..]) {
+                Ok(0) => return Err(OpeningError::Closed),
+                Ok(more) => self.received += more,
+                Err(error) if would_block(&error) => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Some(&self.bytes))
+    }
+}
+
+/// Writes a message to a stream that has room for it, as one that was just opened has.
+fn write(stream: &mut impl Write, message: &[u8]) -> io::Result<()> {
+    if stream.write(message)? < message.len() {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    Ok(())
+}
+
+/// The side that opened the connection.
+pub(crate) struct Dialing {
+    dialer: Dialer,
+    credentials: Credentials,
+    challenge: Message<CHALLENGE_BYTES>,
+}
+
+impl Dialing {
+    /// Sends the first message.
+    pub(crate) fn begin(
+        stream: &mut impl Write,
+        credentials: &Credentials,
+        claims: Claims,
+        is_sealed: bool,
+    ) -> Result<Self, OpeningError> {
+        let statement = Statement { version: PROTOCOL_VERSION, claims, is_sealed };
+        let dialer = Dialer::new(credentials, statement)?;
+        write(stream, dialer.first())?;
+        Ok(Self { dialer, credentials: credentials.clone(), challenge: Message::EMPTY })
+    }
+
+    /// Continues with what has arrived. Returns the keys of the connection once it is open.
+    pub(crate) fn advance(
+        &mut self,
+        stream: &mut (impl Read + Write),
+    ) -> Result<Option<Option<FrameKeys>>, OpeningError> {
+        let challenge = match self.challenge.read(stream) {
+            // Only TLS finds data invalid.
+            Err(OpeningError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                let is_doubtful = self.credentials.is_doubtful(false);
+                let text = error.to_string();
+                return Err(if is_doubtful {
+                    error.into()
+                } else {
+                    OpeningError::Certificate(text)
+                });
+            }
+            challenge => challenge?,
+        };
+        let Some(challenge) = challenge else { return Ok(None) };
+        let answered = self.dialer.answer(challenge);
+        let is_proved = !matches!(answered, Err(HandshakeError::Token));
+        if self.credentials.is_doubtful(is_proved) {
+            return Err(OpeningError::Doubtful);
+        }
+        let Answered { proof, keys } = answered?;
+        write(stream, &proof)?;
+        Ok(Some(keys))
+    }
+}
+
+/// The side that accepted the connection.
+pub(crate) struct Accepting {
+    credentials: Credentials,
+    requires_seals: bool,
+    first: Message<FIRST_BYTES>,
+    /// Set once the first message is answered.
+    acceptor: Option<HandshakeAcceptor>,
+    proof: Message<PROOF_BYTES>,
+}
+
+impl Accepting {
+    pub(crate) fn new(credentials: &Credentials, requires_seals: bool) -> Self {
+        Self {
+            credentials: credentials.clone(),
+            requires_seals,
+            first: Message::EMPTY,
+            acceptor: None,
+            proof: Message::EMPTY,
+        }
+    }
+
+    /// Continues with what has arrived. Returns what the dialer claims, and the keys of the
+    /// connection, once it is open.
+    pub(crate) fn advance(
+        &mut self,
+        stream: &mut (impl Read + Write),
+    ) -> Result<Option<Accepted>, OpeningError> {
+        if self.acceptor.is_none() {
+            let Some(first) = self.first.read(stream)? else { return Ok(None) };
+            if let Some(version) = older_version(first) {
+                // It reads frames; the reason helps, but a dialer that is gone needs none.
+                let _ = write(stream, &refusal_of_older(version));
+                return Err(OpeningError::OlderVersion(version));
+            }
+            let (credentials, seals) = (&self.credentials, self.requires_seals);
+            match HandshakeAcceptor::challenge(credentials, PROTOCOL_VERSION, seals, first) {
+                Ok((acceptor, challenge)) => {
+                    write(stream, &challenge)?;
+                    self.acceptor = Some(acceptor);
+                }
+                Err(error) => {
+                    if let Some(refusal) = error.refusal(PROTOCOL_VERSION) {
+                        let _ = write(stream, &refusal);
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+        let Some(acceptor) = &self.acceptor else { return Ok(None) };
+        let Some(proof) = self.proof.read(stream)? else { return Ok(None) };
+        Ok(Some(acceptor.finish(proof)?))
+    }
+}
+
+/// The version of a dialer that begins with a `Hello`, as versions before 9 did.
+fn older_version(first: &[u8; FIRST_BYTES]) -> Option<u16> {
+    let (head, hello) = first.split_at(HEADER_BYTES);
+    let is_hello = head[0] == FrameKind::Hello as u8 && hello.starts_with(&MAGIC);
+    is_hello.then(|| u16::from_le_bytes([hello[4], hello[5]]))
+}
+
+/// The frame that says to such a dialer why it is refused.
+fn refusal_of_older(version: u16) -> Vec<u8> {
+    let text = OpeningError::OlderVersion(version).to_string();
+    refusal_frame(&Refusal { code: RefuseCode::WrongVersion, text })
+}
+
+/// A frame without seals that refuses a dialer.
+pub(crate) fn refusal_frame(refusal: &Refusal) -> Vec<u8> {
+    let body = refusal.encode();
+    [&Header::new(FrameKind::Refuse, body.len()).encode()[..], &body].concat()
+}
+
+/// The refusal of a task whose certificate does not state what it says it is.
+pub(crate) fn certificate_refusal(task: &str) -> Refusal {
+    let text = format!("its certificate is not that of {task}");
+    Refusal { code: RefuseCode::WrongCertificate, text }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+//! Mutual TLS between tasks, without sockets.
+//!
+//! - `identity.rs`: a task's certificate, and whom it trusts;
+//! - `session.rs`: one connection's records, over any stream that does not block;
+//! - `task_name.rs`: how certificates name tasks.
+
+mod identity;
+mod read_slices;
+mod session;
+mod task_name;
+
+pub use identity::{TlsError, TlsIdentity};
+pub use session::TlsSession;
+pub(crate) use task_name::{dns_name, role_name};
+
+#[cfg(test)]
+mod tests;

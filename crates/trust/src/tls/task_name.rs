@@ -1,0 +1,15 @@
+//! How certificates name tasks.
+
+/// The domain of all tasks' names. It is no domain of the Internet: names state roles, not hosts.
+const DOMAIN: &str = "paceline";
+
+/// The name of a task such as `worker:3` in certificates: `worker-3.paceline`.
+pub(crate) fn dns_name(task: &str) -> String {
+    format!("{}.{DOMAIN}", task.replace(':', "-"))
+}
+
+/// The name of all tasks with the role of this one: `worker.paceline`.
+pub(crate) fn role_name(task: &str) -> String {
+    let role = task.split(':').next().unwrap_or(task);
+    format!("{role}.{DOMAIN}")
+}

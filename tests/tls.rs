@@ -1,0 +1,133 @@
+//! Runs whose tasks encrypt their connections and show certificates.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use crate::support::{
+    ENDLESS, ManualRun, Sandbox, assert_says, cluster_of, first_error, free_ports,
+};
+
+/// Makes certificates for three hosts in a sandbox. Returns the settings that name them.
+pub(crate) fn make_keys(sandbox: &Sandbox) -> [String; 3] {
+    let keys = sandbox.path("keys");
+    sandbox.ok(&["keys", "make", keys.to_str().unwrap(), "--hosts", "a,b,c"]);
+    // As if all folders had been copied to the same place on different hosts.
+    let all = sandbox.path("all");
+    fs::create_dir(&all).unwrap();
+    for host in ["a", "b", "c"] {
+        for entry in fs::read_dir(keys.join(host)).unwrap().flatten() {
+            fs::copy(entry.path(), all.join(entry.file_name())).unwrap();
+        }
+    }
+    let at = |key: &str, file: &str| format!("cluster.tls.{key}={}/{file}", all.display());
+    [at("ca", "ca.pem"), at("cert", "{task}.pem"), at("key", "{task}.key")]
+}
+
+#[test]
+fn a_run_over_tls_has_the_bits_of_one_without() {
+    let sandbox = Sandbox::new();
+    for (mode, tasks) in [("sync", "cluster.servers=2"), ("mirrored", "cluster.workers=3")] {
+        let settings = ["train.stop={steps=300}", tasks];
+        let plain = sandbox.train_cluster(&format!("plain-{mode}"), mode, &settings);
+        let settings = [&settings[..], &["cluster.tls=run"]].concat();
+        let encrypted = sandbox.train_cluster(&format!("tls-{mode}"), mode, &settings);
+        assert!(plain.model() == encrypted.model(), "{mode}: the bits differ");
+        assert!(!encrypted.file("keys").exists(), "the certificates are removed");
+    }
+}
+
+#[test]
+fn keys_make_makes_keys_that_only_their_owner_can_read_and_overwrites_none() {
+    let sandbox = Sandbox::new();
+    make_keys(&sandbox);
+    let mode = |path: &str| fs::metadata(sandbox.path(path)).unwrap().permissions().mode() & 0o777;
+    for file in ["keys/ca.key", "keys/a/worker-0.key", "keys/b/ps-1.key", "keys/c/evaluator-2.key"]
+    {
+        assert_eq!(mode(file), 0o600, "{file}");
+    }
+    assert_eq!((mode("keys"), mode("keys/a")), (0o700, 0o700));
+    let keys = sandbox.path("keys");
+    let keys = keys.to_str().unwrap();
+    let error = sandbox.fails(2, &["keys", "make", keys, "--hosts", "a"]);
+    assert_says(first_error(&error), &["keys make", "worker-0.key", "exists"]);
+    sandbox.ok(&["keys", "make", keys, "--hosts", "d", "--first", "3"]);
+    let authority = |host: &str| fs::read(sandbox.path(&format!("keys/{host}/ca.pem"))).unwrap();
+    assert_eq!(authority("a"), authority("d"));
+    let error = sandbox.fails(2, &["keys", "make", keys, "--hosts", "../up"]);
+    assert_says(first_error(&error), &["--hosts", "../up"]);
+}
+
+#[test]
+fn tasks_with_certificates_train_without_a_token() {
+    let [port] = free_ports();
+    let run = ManualRun::new(cluster_of(2, &[port]), &["train.stop={steps=200}"]);
+    let keys = make_keys(&run.sandbox);
+    let keys = keys.each_ref().map(String::as_str);
+    let tasks = [("ps", 0), ("worker", 0), ("worker", 1)];
+    let tasks = tasks.map(|(role, index)| run.start_without_token(role, index, &keys));
+    run.all_end_well(tasks.into());
+}
+
+#[test]
+fn a_certificate_is_good_for_one_task_only() {
+    let [port] = free_ports();
+    let run = ManualRun::new(cluster_of(2, &[port]), &[ENDLESS]);
+    let keys = make_keys(&run.sandbox);
+    let [ca, cert, key] = keys.each_ref().map(String::as_str);
+    let server = run.start_with("ps", 0, &[ca, cert, key]);
+    let [other_cert, other_key] = [cert, key].map(|path| path.replace("{task}", "worker-1"));
+    let thief = run.start_with("worker", 0, &[ca, &other_cert, &other_key]);
+    let output = thief.finish_task();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    let says = ["wrong certificate", "its certificate is not that of worker:0"];
+    assert_says(&output.stderr, &says);
+    assert_says(&run.run().log("ps:0"), &["its certificate is not that of worker:0 (127.0.0.1:"]);
+    drop(server);
+}
+
+#[test]
+fn a_worker_of_mirrored_cannot_be_another_one_either() {
+    let addresses = free_ports::<2>().map(|port| format!("127.0.0.1:{port}"));
+    let settings = ["cluster.mode=mirrored", ENDLESS];
+    let run = ManualRun::new(json!({"worker": addresses}), &settings);
+    let keys = make_keys(&run.sandbox);
+    let [ca, cert, key] = keys.each_ref().map(String::as_str);
+    let first = run.start_with("worker", 0, &[ca, cert, key]);
+    let [other_cert, other_key] = [cert, key].map(|path| path.replace("{task}", "worker-2"));
+    let output = run.start_with("worker", 1, &[ca, &other_cert, &other_key]).finish_task();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert_says(&output.stderr, &["its certificate is not that of worker:1"]);
+    drop(first);
+}
+
+#[test]
+fn a_task_with_certificates_of_another_authority_is_refused_and_says_so() {
+    let [port] = free_ports();
+    let run = ManualRun::new(cluster_of(1, &[port]), &[ENDLESS]);
+    let keys = make_keys(&run.sandbox);
+    let other = Sandbox::new();
+    let other_keys = make_keys(&other);
+    let server = run.start_with("ps", 0, &other_keys.each_ref().map(String::as_str));
+    let worker = run.start_with("worker", 0, &keys.each_ref().map(String::as_str));
+    let output = worker.finish_task();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert_says(&output.stderr, &["ps:0 at 127.0.0.1:", "wrong certificate", "invalid peer"]);
+    drop(server);
+}
+
+#[test]
+fn a_key_that_others_can_read_and_a_missing_one_are_refused() {
+    let [port] = free_ports();
+    let run = ManualRun::new(cluster_of(1, &[port]), &[ENDLESS]);
+    let keys = make_keys(&run.sandbox);
+    let [ca, cert, key] = keys.each_ref().map(String::as_str);
+    let path = run.sandbox.path("all/worker-0.key");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let output = run.start_with("worker", 0, &[ca, cert, key]).finish_task();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert_says(&output.stderr, &["cluster.tls", "worker-0.key", "chmod 600"]);
+    let output = run.start_with("worker", 0, &[ca, cert]).finish_task();
+    assert_says(&output.stderr, &["cluster.tls.ca", "needs cluster.tls.key"]);
+}
