@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::interruptions::check_interrupted;
 use crate::support::{
-    ENDLESS, ManualRun, RunningProcess, Sandbox, assert_says, cluster_of, environment, free_ports,
-    wait_until, within,
+    ENDLESS, ManualRun, RunningProcess, Sandbox, cluster_of, environment, free_ports, wait_until,
+    within,
 };
 
 /// Where a server of a run listens, and the run's token.
