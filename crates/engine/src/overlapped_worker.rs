@@ -287,12 +287,18 @@ impl DenseWorker<'_> {
             return Ok(NextStep::EndOfPlan);
         }
         let block = self.batches.next_block(examples)?;
-        let start = self.step_recorder.begin_compute();
+        let mut start = self.step_recorder.begin_compute();
         let clock = Mutex::new(&mut self.step_recorder.clock);
         begin_row(&clock);
         let mut of_piece = |piece: usize| {
             let on_wait = &mut |is_waiting: bool| wait_in(&clock, is_waiting);
-            span.params(piece, on_wait)
+            let asked = start.map(|_| Instant::now());
+            let params = span.params(piece, on_wait);
+            // What is slowed down is the computation, and not what it waits for.
+            if let (Some(start), Some(asked)) = (&mut start, asked) {
+                *start += asked.elapsed();
+            }
+            params
         };
         let observe = &mut |event: StepEvent<'_>| observe(&clock, &event);
         let share = 1.0 / examples as f32;
