@@ -11,10 +11,10 @@ use crate::support::{
     signal_to, within,
 };
 
-/// Long enough for one worker to join and another to leave: 20 epochs of 600 examples, in steps
+/// Long enough for one worker to join and another to leave: 5 epochs of 600 examples, in slow steps
 /// of 4.
-const EPOCHS: [&str; 2] = ["train.stop.epochs=20", "train.batch=1"];
-const EXAMPLES: u64 = 20 * 600;
+const EPOCHS: [&str; 2] = ["train.stop.epochs=5", "train.batch=1"];
+const EXAMPLES: u64 = 5 * 600;
 
 /// A run of 2 workers that fill 4 slots and are making steps.
 fn running(sandbox: &Sandbox, mode: &str, settings: &[&str]) -> RunningProcess {
@@ -27,7 +27,7 @@ fn running(sandbox: &Sandbox, mode: &str, settings: &[&str]) -> RunningProcess {
 
 /// Slows all workers down, so that there is time to join and leave.
 fn slow(command: &mut Command) -> &mut Command {
-    command.env("PACELINE_TEST_SLOW", "*:150")
+    command.env("PACELINE_TEST_SLOW", "*:600")
 }
 
 /// Starts a worker that joins the run.
@@ -129,7 +129,7 @@ fn in_async_and_bounded_one_worker_joins_and_another_leaves() {
 fn restarted_servers_know_the_workers_that_joined_and_left() {
     let sandbox = Sandbox::new();
     let launched =
-        running(&sandbox, "sync", &[&EPOCHS[..], &["checkpoint.every_steps=100"]].concat());
+        running(&sandbox, "sync", &[&EPOCHS[..], &["checkpoint.every_steps=25"]].concat());
     let run = sandbox.run_folder("run");
     let joined = join(&sandbox);
     wait_for_server_log(&run, "worker:2 takes ");

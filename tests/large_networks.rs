@@ -73,15 +73,14 @@ fn a_worker_that_dies_between_two_layers_over_a_server_does_not_change_the_bits(
 fn workers_that_are_killed_in_the_middle_of_overlapping_steps_do_not_change_the_bits() {
     for (mode, more) in [("mirrored", "cluster.factors=never"), ("sync", "cluster.servers=2")] {
         let sandbox = Sandbox::new();
-        let settings = [&LARGE[..], &[more, "train.stop={steps=400}"]].concat();
-        let mut launched = sandbox.launch("run", mode, &settings);
-        launched.wait_for_steps();
+        let settings = [&LARGE[..], &[more, "train.stop={steps=60}"]].concat();
+        let launched = sandbox.launch_slow(mode, 8, &settings);
         for task in ["worker:1", "worker:0"] {
             launched.kill_and_wait_for_restart(task);
         }
         let output = launched.finish();
         assert_eq!(output.code, Some(0), "{output:?}");
-        let undisturbed = [&LARGE[..5], &[more, "train.stop={steps=400}"]].concat();
+        let undisturbed = [&LARGE[..5], &[more, "train.stop={steps=60}"]].concat();
         let undisturbed = sandbox.train_cluster("undisturbed", mode, &undisturbed);
         assert!(sandbox.run_folder("run").model() == undisturbed.model(), "{mode}: bytes differ");
     }

@@ -34,12 +34,11 @@ fn a_run_with_factors_ends_with_the_same_bits_whichever_worker_is_killed() {
         ("cluster.workers=3", &["worker:2", "worker:0", "worker:1"]),
     ] {
         let sandbox = Sandbox::new();
-        let stop = "train.stop={steps=600}";
+        let stop = "train.stop={steps=120}";
         let momentum = "train.optimizer.kind=momentum";
         let settings = [&LENET[..], &[workers, FACTORS, stop, momentum]].concat();
         let waiting = [&settings[..], &["cluster.on_worker_loss=wait"]].concat();
-        let mut launched = sandbox.launch("run", "mirrored", &waiting);
-        launched.wait_for_steps();
+        let launched = sandbox.launch_slow("mirrored", 8, &waiting);
         killed.iter().for_each(|task| launched.kill_and_wait_for_restart(task));
         let output = launched.finish();
         assert_eq!(output.code, Some(0), "{output:?}");

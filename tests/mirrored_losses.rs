@@ -13,8 +13,8 @@ use crate::support::{
 
 const WAIT: &str = "cluster.on_worker_loss=wait";
 
-/// Makes steps last long enough that a run of some thousand is there to be disturbed.
-const SLOW: [(&str, &str); 1] = [("PACELINE_TEST_SLOW", "*:30")];
+/// Makes steps last long enough that a run of some hundred is there to be disturbed.
+const SLOW: [(&str, &str); 1] = [("PACELINE_TEST_SLOW", "*:100")];
 
 /// A mirrored run that is making steps.
 fn running(sandbox: &Sandbox, settings: &[&str]) -> RunningProcess {
@@ -53,7 +53,7 @@ fn mirrored_ends_with_the_same_bits_whichever_worker_is_killed() {
         let sandbox = Sandbox::new();
         let (kind, workers) =
             (format!("train.optimizer.kind={kind}"), format!("cluster.workers={workers}"));
-        let settings = [&*kind, &*workers, "train.stop.steps=4000"];
+        let settings = [&*kind, &*workers, "train.stop.steps=600"];
         let launched = running(&sandbox, &settings);
         killed.iter().for_each(|task| launched.kill_and_wait_for_restart(task));
         check_end(&sandbox, launched, &settings);
@@ -66,12 +66,12 @@ fn mirrored_ends_with_the_same_bits_when_all_workers_are_killed_at_once() {
     for checkpoints in [false, true] {
         let sandbox = Sandbox::new();
         let mut settings =
-            vec!["train.stop.steps=3000", "train.optimizer.kind=momentum", "cluster.workers=3"];
+            vec!["train.stop.steps=600", "train.optimizer.kind=momentum", "cluster.workers=3"];
         if checkpoints {
-            settings.push("checkpoint.every_steps=100");
+            settings.push("checkpoint.every_steps=50");
         }
         let launched = running(&sandbox, &settings);
-        let complete = sandbox.path("run/checkpoints/step-000000000100/manifest.json");
+        let complete = sandbox.path("run/checkpoints/step-000000000050/manifest.json");
         assert!(wait_until(|| !checkpoints || complete.exists()), "{}", launched.stderr());
         let tasks = ["worker:0", "worker:1", "worker:2"].map(|task| launched.task(task));
         tasks.into_iter().for_each(|pid| signal_to(pid, "KILL"));
@@ -79,7 +79,7 @@ fn mirrored_ends_with_the_same_bits_when_all_workers_are_killed_at_once() {
         if checkpoints {
             sandbox.ok(&["checkpoint", "verify", run.str()]);
             let steps = run.task("worker:1")["steps"].as_u64().unwrap();
-            assert!(steps <= 2900, "{steps} steps of worker:1: the checkpoint was not used");
+            assert!(steps <= 550, "{steps} steps of worker:1: the checkpoint was not used");
         }
     }
 }
@@ -88,7 +88,7 @@ fn mirrored_ends_with_the_same_bits_when_all_workers_are_killed_at_once() {
 fn an_epoch_of_mirrored_ends_with_the_same_bits_when_workers_are_killed() {
     // The last step has 20 examples for one worker, 1 for another and none for the third.
     let sandbox = Sandbox::new();
-    let settings = ["train.batch=20", "cluster.workers=3", "train.stop.epochs=300"];
+    let settings = ["train.batch=20", "cluster.workers=3", "train.stop.epochs=50"];
     let settings = [&settings[..], &["data.train_examples=607"]].concat();
     let launched = running(&sandbox, &settings);
     launched.kill_and_wait_for_restart("worker:1");
@@ -101,14 +101,14 @@ fn an_epoch_of_mirrored_ends_with_the_same_bits_when_workers_are_killed() {
 fn workers_of_a_resumed_mirrored_run_come_back_after_its_checkpoint_is_gone() {
     let sandbox = Sandbox::new();
     let settings = ["cluster.workers=3", "train.optimizer.kind=momentum"];
-    let kept = ["checkpoint={every_steps=200, keep=1}", WAIT];
+    let kept = ["checkpoint={every_steps=50, keep=1}", WAIT];
     let settings = [&settings[..], &kept].concat();
-    sandbox.train_cluster("run", "mirrored", &[&settings[..], &["train.stop.steps=200"]].concat());
+    sandbox.train_cluster("run", "mirrored", &[&settings[..], &["train.stop.steps=50"]].concat());
     let run = sandbox.path("run");
-    let stop = "train.stop.steps=3000";
+    let stop = "train.stop.steps=600";
     let mut command = sandbox.command(&["train", "--resume", run.to_str().unwrap(), "--set", stop]);
     let launched = RunningProcess::start(command.envs(SLOW), run.clone());
-    let first = run.join("checkpoints/step-000000000200");
+    let first = run.join("checkpoints/step-000000000050");
     assert!(wait_until(|| !first.exists()), "{}", launched.stderr());
     launched.kill_and_wait_for_restart("worker:1");
     launched.kill_and_wait_for_restart("worker:0");
@@ -157,15 +157,17 @@ fn a_mirrored_worker_that_does_not_come_back_is_named() {
 fn a_cut_connection_between_mirrored_workers_costs_nothing() {
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
     let proxy = Proxy::to(at[1].clone());
-    let settings = ["train.stop.steps=20000", "train.optimizer.kind=momentum", "cluster.workers=3"];
+    let settings = ["train.stop.steps=600", "train.optimizer.kind=momentum", "cluster.workers=3"];
     let manual_run = manual(json!({"worker": at}), &settings);
     let run = manual_run.run();
     // Worker 2 connects to worker 1 through the proxy.
     let mut proxied = at.clone();
     proxied[1] = format!("127.0.0.1:{}", proxy.port);
-    let config = tf_config(&json!({"worker": proxied}), "worker", 2);
-    let last = RunningProcess::start(&mut manual_run.command(&config), run.path.clone());
-    let mut tasks = vec![manual_run.start("worker", 0), manual_run.start("worker", 1), last];
+    let start = |at: &[String; 3], index: usize| {
+        let config = tf_config(&json!({"worker": at}), "worker", index);
+        RunningProcess::start(manual_run.command(&config).envs(SLOW), run.path.clone())
+    };
+    let mut tasks = vec![start(&at, 0), start(&at, 1), start(&proxied, 2)];
     tasks[0].wait_for_steps();
     proxy.cut();
     let noticed = || run.log("worker:1").contains("its place is kept");

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::support::{
-    ENDLESS, RunningProcess, SECRET, SHARED_MODES, SMALL_DATA, Sandbox, assert_says, cluster_of,
-    free_ports, signal_to, tf_config, wait_until, within,
+    ENDLESS, RunFolder, RunningProcess, SECRET, SHARED_MODES, SMALL_DATA, Sandbox, assert_says,
+    cluster_of, free_ports, signal_to, tf_config, wait_until, within,
 };
 
 const TASKS: [&str; 2] = ["cluster.workers=2", "cluster.servers=2"];
@@ -31,36 +31,33 @@ fn checkpoints(sandbox: &Sandbox) -> Vec<PathBuf> {
     complete
 }
 
+/// Checks that a `sync` run of 600 steps ends like an undisturbed one after these servers died.
+/// Returns what it printed and left.
+fn check_equal_bits(sandbox: &Sandbox, more: &[&str], killed: &[&str]) -> (String, RunFolder) {
+    let same = ["train.stop.steps=600", "train.optimizer.kind=momentum", "train.batch=20"];
+    let same = [&TASKS[..], &same].concat();
+    let launched = sandbox.launch_slow("sync", 100, &[&same[..], more].concat());
+    killed.iter().for_each(|server| launched.kill_and_wait_for_restart(server));
+    let output = launched.finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &same);
+    let run = sandbox.run_folder("run");
+    assert_eq!(run.summary()["global_steps"], 600);
+    assert!(run.model() == undisturbed.model());
+    (output.stderr, run)
+}
+
 #[test]
 fn sync_ends_with_the_same_bits_when_every_server_dies() {
     let sandbox = Sandbox::new();
-    let same = ["train.stop.steps=4000", "train.optimizer.kind=momentum", "train.batch=20"];
-    let settings = [&same[..], &["checkpoint.every_steps=200"]].concat();
-    let launched = running(&sandbox, "sync", &settings);
-    for server in ["ps:1", "ps:0", "ps:0"] {
-        launched.kill_and_wait_for_restart(server);
-    }
-    let output = launched.finish();
-    assert_eq!(output.code, Some(0), "{output:?}");
-    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &[&TASKS[..], &same].concat());
-    let run = sandbox.run_folder("run");
-    assert_eq!(run.summary()["global_steps"], 4000);
-    assert!(run.model() == undisturbed.model());
+    check_equal_bits(&sandbox, &["checkpoint.every_steps=30"], &["ps:1", "ps:0", "ps:0"]);
 }
 
 #[test]
 fn without_checkpoints_the_run_starts_again_from_its_beginning() {
     let sandbox = Sandbox::new();
-    let same = ["train.stop.steps=3000", "train.batch=20"];
-    let settings = [&same[..], &["cluster.on_server_loss=wait"]].concat();
-    let launched = running(&sandbox, "sync", &settings);
-    launched.kill_and_wait_for_restart("ps:1");
-    let output = launched.finish();
-    assert_eq!(output.code, Some(0), "{output:?}");
-    assert_says(&output.stderr, &["ps:0: the run goes back to its beginning", "lost"]);
-    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &[&TASKS[..], &same].concat());
-    let run = sandbox.run_folder("run");
-    assert!(run.model() == undisturbed.model());
+    let (printed, run) = check_equal_bits(&sandbox, &["cluster.on_server_loss=wait"], &["ps:1"]);
+    assert_says(&printed, &["ps:0: the run goes back to its beginning", "lost"]);
     assert!(run.summary()["lost_pushes"].as_u64().unwrap() > 0);
 }
 
@@ -68,7 +65,7 @@ fn without_checkpoints_the_run_starts_again_from_its_beginning() {
 fn pushes_lost_with_a_server_are_counted_and_every_other_push_is_applied_once() {
     for mode in ["async", "bounded"] {
         let sandbox = Sandbox::new();
-        let mut launched = running(&sandbox, mode, &[ENDLESS, "checkpoint.every_steps=500"]);
+        let mut launched = running(&sandbox, mode, &[ENDLESS, "checkpoint.every_steps=100"]);
         assert!(wait_until(|| !checkpoints(&sandbox).is_empty()), "{}", launched.stderr());
         launched.kill_and_wait_for_restart("ps:0");
         launched.wait_for("ps:1: the run goes back to the checkpoint of step ");
@@ -92,7 +89,7 @@ fn pushes_lost_with_a_server_are_counted_and_every_other_push_is_applied_once() 
 #[test]
 fn a_server_skips_a_damaged_checkpoint_and_restores_the_one_before() {
     let sandbox = Sandbox::new();
-    let settings = [ENDLESS, "checkpoint.every_steps=200", "checkpoint.keep=5"];
+    let settings = [ENDLESS, "checkpoint.every_steps=50", "checkpoint.keep=5"];
     let mut launched = running(&sandbox, "sync", &settings);
     assert!(wait_until(|| checkpoints(&sandbox).len() > 2), "{}", launched.stderr());
     // A stopped coordinator requests no further checkpoint.

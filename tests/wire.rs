@@ -60,36 +60,27 @@ fn softmax_is_as_accurate_in_every_mode() {
     }
 }
 
-#[test]
-fn workers_that_die_do_not_change_the_bits_of_sync() {
+/// Checks that a `sync` run ends like an undisturbed one after these tasks died.
+fn check_equal_bits(settings: &[&str], killed: &[&str]) {
     let sandbox = Sandbox::new();
-    let settings = ["train.stop.steps=6000", MOMENTUM, "train.batch=20", ROUNDED];
-    let wait = ["cluster.on_worker_loss=wait"];
-    let launched = sandbox.launch_five_tasks("sync", &[&wait[..], &settings].concat());
-    for task in ["worker:1", "worker:0", "worker:2"] {
-        launched.kill_and_wait_for_restart(task);
-    }
+    let same = ["train.stop.steps=600", MOMENTUM, "train.batch=20", ROUNDED];
+    let same = [&TASKS[..], &same].concat();
+    let launched = sandbox.launch_slow("sync", 100, &[&same[..], settings].concat());
+    killed.iter().for_each(|task| launched.kill_and_wait_for_restart(task));
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
-    let undisturbed =
-        sandbox.train_cluster("undisturbed", "sync", &[&TASKS[..], &settings].concat());
+    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &same);
     assert!(sandbox.run_folder("run").model() == undisturbed.model());
 }
 
 #[test]
+fn workers_that_die_do_not_change_the_bits_of_sync() {
+    check_equal_bits(&["cluster.on_worker_loss=wait"], &["worker:1", "worker:0", "worker:2"]);
+}
+
+#[test]
 fn servers_that_die_do_not_change_the_bits_of_sync() {
-    let sandbox = Sandbox::new();
-    let same = ["train.stop.steps=4000", MOMENTUM, "train.batch=20", ROUNDED];
-    let settings = [&TASKS[..], &same, &["checkpoint.every_steps=200"]].concat();
-    let mut launched = sandbox.launch("run", "sync", &settings);
-    launched.wait_for_steps();
-    for server in ["ps:1", "ps:0"] {
-        launched.kill_and_wait_for_restart(server);
-    }
-    let output = launched.finish();
-    assert_eq!(output.code, Some(0), "{output:?}");
-    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &[&TASKS[..], &same].concat());
-    assert!(sandbox.run_folder("run").model() == undisturbed.model());
+    check_equal_bits(&["checkpoint.every_steps=50"], &["ps:1", "ps:0"]);
 }
 
 const LENET: [&str; 5] = [
@@ -105,15 +96,14 @@ fn mirrored_ends_with_the_same_bits_when_a_worker_dies() {
     // One at a time: two lost workers take what only they knew with them.
     for (workers, killed, more) in [
         ("cluster.workers=2", "worker:1", "seed=2"),
-        ("cluster.workers=2", "worker:0", "checkpoint.every_steps=200"),
-        ("cluster.workers=3", "worker:2", "checkpoint.every_steps=200"),
+        ("cluster.workers=2", "worker:0", "checkpoint.every_steps=20"),
+        ("cluster.workers=3", "worker:2", "checkpoint.every_steps=20"),
         ("cluster.workers=3", "worker:0", "cluster.factors=always"),
     ] {
         let sandbox = Sandbox::new();
-        let settings = [&LENET[..], &[workers, more, "train.stop={steps=600}"]].concat();
+        let settings = [&LENET[..], &[workers, more, "train.stop={steps=100}"]].concat();
         let waiting = [&settings[..], &["cluster.on_worker_loss=wait"]].concat();
-        let mut launched = sandbox.launch("run", "mirrored", &waiting);
-        launched.wait_for_steps();
+        let launched = sandbox.launch_slow("mirrored", 8, &waiting);
         launched.kill_and_wait_for_restart(killed);
         let output = launched.finish();
         assert_eq!(output.code, Some(0), "{output:?}");

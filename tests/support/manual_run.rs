@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::process::{RunningProcess, processes_of};
 use super::run_folder::RunFolder;
 use super::sandbox::Sandbox;
-use super::settings::SMALL_DATA;
+use super::settings::{SMALL_DATA, environment_for};
 use super::tf_config::{SECRET, tf_config};
 use super::wait::wait_until;
 
@@ -36,6 +36,7 @@ impl ManualRun {
         for setting in &self.settings {
             command.args(["--set", setting]);
         }
+        command.envs(environment_for(self.settings.iter().map(String::as_str)));
         command
     }
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::files::tree;
 use super::process::{ProcessOutput, RunningProcess, finish, start};
 use super::run_folder::RunFolder;
-use super::settings::SMALL_DATA;
+use super::settings::{SMALL_DATA, environment_for};
 
 /// The program under test.
 pub(crate) const PACELINE: &str = env!("CARGO_BIN_EXE_paceline");
@@ -111,6 +111,7 @@ impl Sandbox {
         for setting in small_data(settings).into_iter().chain(own) {
             command.args(["--set", setting]);
         }
+        command.envs(environment_for(settings.iter().copied()));
         command
     }
 
@@ -119,12 +120,22 @@ impl Sandbox {
         RunningProcess::start(&mut self.cluster(name, mode, settings), self.path(name))
     }
 
-    /// Starts the run `run` of 3 workers and 2 servers, and waits until it makes steps.
-    pub(crate) fn launch_five_tasks(&self, mode: &str, settings: &[&str]) -> RunningProcess {
-        let settings = [&["cluster.workers=3", "cluster.servers=2"], settings].concat();
-        let mut launched = self.launch("run", mode, &settings);
+    /// Starts the run `run` of several tasks, whose steps take longer by a factor, and waits until
+    /// it makes steps. The tasks sleep most of the time, so a test can disturb the run for long
+    /// although it has few steps.
+    pub(crate) fn launch_slow(&self, mode: &str, factor: u32, settings: &[&str]) -> RunningProcess {
+        let mut command = self.cluster("run", mode, settings);
+        command.env("PACELINE_TEST_SLOW", format!("*:{factor}"));
+        let mut launched = RunningProcess::start(&mut command, self.path("run"));
         launched.wait_for_steps();
         launched
+    }
+
+    /// Starts the run `run` of 3 workers and 2 servers with slow steps, and waits until it makes
+    /// some.
+    pub(crate) fn launch_five_tasks(&self, mode: &str, settings: &[&str]) -> RunningProcess {
+        let settings = [&["cluster.workers=3", "cluster.servers=2"], settings].concat();
+        self.launch_slow(mode, 20, &settings)
     }
 
     /// Makes a run of several tasks, which must succeed and leave no process behind.

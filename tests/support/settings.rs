@@ -16,5 +16,16 @@ pub(crate) const SMALL_DATA: [&str; 2] = ["data.train_examples=600", "data.test_
 /// The modes that share parameters through servers.
 pub(crate) const SHARED_MODES: [&str; 3] = ["async", "sync", "bounded"];
 
-/// The setting of a run that only a signal ends.
+/// The setting of a run that only a signal ends. Its steps are slow, so that it leaves the cores to
+/// other tests while the test looks at it.
 pub(crate) const ENDLESS: &str = "train.stop={test_loss=1e-9}";
+
+/// What makes the steps of small models slow: the tasks sleep most of the time.
+const SLOW: (&str, &str) = ("PACELINE_TEST_SLOW", "*:20");
+
+/// The environment of tasks with these settings.
+pub(crate) fn environment_for<'a>(
+    mut settings: impl Iterator<Item = &'a str>,
+) -> Option<(&'static str, &'static str)> {
+    settings.any(|setting| setting == ENDLESS).then_some(SLOW)
+}
