@@ -21,8 +21,11 @@ use crate::support::{RunFolder, Sandbox};
 use crate::tls::make_keys;
 use tasks::{LaunchedTasks, ManualTasks, SERVERS, TaskControl, WORKERS};
 
-/// Steps of a run, and from one checkpoint to the next.
+/// Steps of a run whose tasks are killed and stopped, and of one whose connections are disturbed all
+/// through it.
 const STEPS: u64 = 2_500;
+const SHORT_STEPS: u64 = 600;
+/// Steps from one checkpoint to the next.
 const CHECKPOINT_EVERY: u64 = 100;
 /// After how long a run counts as hung.
 const TIMEOUT: Duration = Duration::from_secs(240);
@@ -31,7 +34,16 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 struct ChaosCase {
     mode: &'static str,
     has_exact_bits: bool,
+    /// Steps of a run, or a quarter of them where workers do not wait for each other.
+    steps: u64,
 }
+
+/// The modes with servers, for connections that are disturbed.
+const CASES: [ChaosCase; 3] = [
+    ChaosCase { mode: "sync", has_exact_bits: true, steps: SHORT_STEPS },
+    ChaosCase { mode: "async", has_exact_bits: false, steps: SHORT_STEPS },
+    ChaosCase { mode: "bounded", has_exact_bits: false, steps: SHORT_STEPS },
+];
 
 /// Settings of a dense model, of a sparse one, and of one with several numbers for each feature.
 const MODELS: [&[&str]; 3] = [
@@ -96,10 +108,11 @@ struct StoppedProcess {
     until: Instant,
 }
 
-fn settings(mode: &str, model: &[&str]) -> Vec<String> {
+fn settings(case: &ChaosCase, model: &[&str]) -> Vec<String> {
+    let ChaosCase { mode, steps, .. } = *case;
     let servers = (mode != "mirrored").then(|| format!("cluster.servers={SERVERS}"));
     // Steps are short where workers do not wait for each other.
-    let steps = if ["async", "bounded"].contains(&mode) { 4 * STEPS } else { STEPS };
+    let steps = if ["async", "bounded"].contains(&mode) { 4 * steps } else { steps };
     let own = [
         format!("cluster.mode={mode}"),
         format!("cluster.workers={WORKERS}"),
@@ -112,12 +125,15 @@ fn settings(mode: &str, model: &[&str]) -> Vec<String> {
     own.into_iter().chain(servers).chain(model).collect()
 }
 
-/// The model of an undisturbed `sync` run. `mirrored` gives the same.
-fn undisturbed(model: usize) -> &'static [u8] {
-    static MODELS_OF: [OnceLock<Vec<u8>>; MODELS.len()] = [const { OnceLock::new() }; MODELS.len()];
-    MODELS_OF[model].get_or_init(|| {
+/// The model of an undisturbed `sync` run of this many steps. `mirrored` gives the same.
+fn undisturbed(steps: u64, model: usize) -> &'static [u8] {
+    static LONG: [OnceLock<Vec<u8>>; MODELS.len()] = [const { OnceLock::new() }; MODELS.len()];
+    static SHORT: [OnceLock<Vec<u8>>; MODELS.len()] = [const { OnceLock::new() }; MODELS.len()];
+    let known = if steps == STEPS { &LONG } else { &SHORT };
+    known[model].get_or_init(|| {
         let sandbox = Sandbox::new();
-        let settings = settings("sync", MODELS[model]);
+        let case = ChaosCase { mode: "sync", has_exact_bits: true, steps };
+        let settings = settings(&case, MODELS[model]);
         let settings: Vec<_> = settings.iter().skip(1).map(String::as_str).collect();
         sandbox.train_cluster("undisturbed", "sync", &settings).model()
     })
@@ -130,7 +146,7 @@ fn play(case: &ChaosCase, seed: u64) -> usize {
     let has_servers = case.mode != "mirrored";
     let model = if has_servers { random.below(MODELS.len() as u64) as usize } else { 0 };
     let sandbox = Sandbox::new();
-    let mut settings = settings(case.mode, MODELS[model]);
+    let mut settings = settings(case, MODELS[model]);
     // Half of the runs are encrypted.
     let is_encrypted = seed % 4 < 2;
     let mut tasks: Box<dyn TaskControl> = if seed.is_multiple_of(2) || !has_servers {
@@ -204,11 +220,11 @@ fn check(case: &ChaosCase, model: usize, run: &RunFolder, context: &str) {
     let summary = run.summary();
     let steps = summary["global_steps"].as_u64().unwrap();
     if case.has_exact_bits {
-        assert_eq!(steps, STEPS, "{context}");
-        assert!(run.model() == undisturbed(model), "other bits after {context}");
+        assert_eq!(steps, case.steps, "{context}");
+        assert!(run.model() == undisturbed(steps, model), "other bits after {context}");
         return;
     }
-    assert!(steps >= STEPS, "{context}");
+    assert!(steps >= case.steps, "{context}");
     for server in 0..SERVERS {
         let applied = &run.task(&format!("ps:{server}"))["steps"];
         assert_eq!(applied.as_u64(), Some(steps), "ps:{server} after {context}");
@@ -257,34 +273,34 @@ fn seeds(case: &ChaosCase) {
 
 #[test]
 fn sync_ends_with_the_same_bits_whatever_happens() {
-    seeds(&ChaosCase { mode: "sync", has_exact_bits: true });
+    seeds(&ChaosCase { mode: "sync", has_exact_bits: true, steps: STEPS });
 }
 
 #[test]
 fn mirrored_ends_with_the_same_bits_whatever_happens() {
-    seeds(&ChaosCase { mode: "mirrored", has_exact_bits: true });
+    seeds(&ChaosCase { mode: "mirrored", has_exact_bits: true, steps: STEPS });
 }
 
 #[test]
 fn async_has_every_push_once_whatever_happens() {
-    seeds(&ChaosCase { mode: "async", has_exact_bits: false });
+    seeds(&ChaosCase { mode: "async", has_exact_bits: false, steps: STEPS });
 }
 
 #[test]
 fn bounded_has_every_push_once_whatever_happens() {
-    seeds(&ChaosCase { mode: "bounded", has_exact_bits: false });
+    seeds(&ChaosCase { mode: "bounded", has_exact_bits: false, steps: STEPS });
 }
 
 #[test]
 fn cut_connections_are_healed_in_every_mode() {
-    for (mode, has_exact_bits) in [("sync", true), ("async", false), ("bounded", false)] {
-        let sandbox = Sandbox::new();
-        let mut tasks = Box::new(ManualTasks::start(&sandbox, &settings(mode, MODELS[0])));
+    for case in &CASES {
+        let (mode, sandbox) = (case.mode, Sandbox::new());
+        let mut tasks = Box::new(ManualTasks::start(&sandbox, &settings(case, MODELS[0])));
         let start = Instant::now();
         let (mut cuts, mut before) = (0, [0; SERVERS]);
         while !tasks.supervise() {
             assert!(start.elapsed() < TIMEOUT, "{mode} hangs");
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(5));
             if tasks.has_progressed(cuts % SERVERS, &mut before) {
                 tasks.cut(cuts % SERVERS);
                 cuts += 1;
@@ -292,7 +308,7 @@ fn cut_connections_are_healed_in_every_mode() {
         }
         assert_eq!(tasks.restarts, 0, "{mode}: a cut ends no task");
         let printed = tasks.finish();
-        check(&ChaosCase { mode, has_exact_bits }, 0, &sandbox.run_folder("run"), &printed);
+        check(case, 0, &sandbox.run_folder("run"), &printed);
         assert_eq!(sandbox.run_folder("run").summary()["lost_pushes"], 0, "{mode}");
         assert!(cuts > 5, "{mode}: {cuts} cuts");
     }
@@ -300,16 +316,16 @@ fn cut_connections_are_healed_in_every_mode() {
 
 /// Flips bits all through a run of each mode, with or without TLS.
 fn flip_bits(is_encrypted: bool) {
-    for (mode, has_exact_bits) in [("sync", true), ("async", false), ("bounded", false)] {
-        let sandbox = Sandbox::new();
-        let mut settings = settings(mode, MODELS[0]);
+    for case in &CASES {
+        let (mode, sandbox) = (case.mode, Sandbox::new());
+        let mut settings = settings(case, MODELS[0]);
         settings.extend(is_encrypted.then(|| make_keys(&sandbox)).into_iter().flatten());
         let mut tasks = Box::new(ManualTasks::start(&sandbox, &settings));
         let start = Instant::now();
         let (mut turns, mut before) = (0, [0; SERVERS]);
         while !tasks.supervise() {
             assert!(start.elapsed() < TIMEOUT, "{mode} hangs");
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(5));
             if tasks.has_progressed(turns % SERVERS, &mut before) {
                 tasks.flip(turns % SERVERS);
                 turns += 1;
@@ -319,7 +335,7 @@ fn flip_bits(is_encrypted: bool) {
         let flipped = tasks.flipped();
         let printed = tasks.finish();
         let run = sandbox.run_folder("run");
-        check(&ChaosCase { mode, has_exact_bits }, 0, &run, &printed);
+        check(case, 0, &run, &printed);
         assert_eq!(run.summary()["lost_pushes"], 0, "{mode}");
         assert!(flipped > 5, "{mode}: {flipped} bits");
         let logs = ["ps:0", "ps:1", "worker:0", "worker:1", "worker:2"].map(|task| run.log(task));
