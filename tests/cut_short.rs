@@ -3,27 +3,37 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{ENDLESS, Sandbox, assert_says, processes_of, within};
+use crate::support::{ENDLESS, RunningProcess, Sandbox, assert_says, processes_of, within};
 
 /// How long a run may take to end: two seconds. The machine may be busy with other tests, and the
-/// model has 228 MB.
+/// model has 74 MB.
 const LIMIT: Duration = Duration::from_secs(5);
 
-const LARGE: [&str; 7] = [
+/// AlexNet for small pictures.
+const LARGE: [&str; 8] = [
     "model.kind=alexnet",
     "data.kind=fake-images",
+    "data.size=64",
     "data.train_examples=256",
     "data.test_examples=8",
     "train.evaluate.every=1000",
-    "train.batch=16",
+    "train.batch=32",
     "cluster.workers=2",
 ];
+
+/// Starts a run at full speed, and waits until it makes steps.
+fn launch(sandbox: &Sandbox, mode: &str, settings: &[&str]) -> RunningProcess {
+    let mut command = sandbox.cluster("run", mode, settings);
+    command.env_remove("PACELINE_TEST_SLOW");
+    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
+    launched.wait_for_steps();
+    launched
+}
 
 /// Interrupts a run after its first steps. Returns the number of whole steps it has made.
 fn interrupt(sandbox: &Sandbox, mode: &str, settings: &[&str], tasks: usize) -> u64 {
     let settings = [&LARGE[..], settings, &[ENDLESS]].concat();
-    let mut launched = sandbox.launch("run", mode, &settings);
-    launched.wait_for_steps();
+    let mut launched = launch(sandbox, mode, &settings);
     let begun = Instant::now();
     launched.signal("INT");
     within(Duration::from_secs(60), "the end after a signal", || launched.has_ended());
@@ -78,15 +88,14 @@ fn alexnet_in_async_and_bounded_ends_in_the_middle_of_a_step() {
 
 #[test]
 fn a_large_batch_of_a_small_network_is_given_up_by_every_worker() {
-    // Steps of several seconds that are pushed at once, when they are computed.
+    // Long steps, in many blocks, that are pushed at once when they are computed.
     for mode in ["mirrored", "sync"] {
         let sandbox = Sandbox::new();
         let settings =
-            ["model.kind=lenet", "train.batch=30000", "data.train_examples=60000", ENDLESS];
+            ["model.kind=lenet", "train.batch=10000", "data.train_examples=20000", ENDLESS];
         let settings = [&settings[..], &["cluster.workers=2"]].concat();
-        let mut launched = sandbox.launch("run", mode, &settings);
+        let mut launched = launch(&sandbox, mode, &settings);
         let run = sandbox.run_folder("run");
-        launched.wait_for_steps();
         let begun = Instant::now();
         launched.signal("TERM");
         within(Duration::from_secs(60), "the end after a signal", || launched.has_ended());

@@ -70,7 +70,7 @@ fn perfetto_reads_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_b
     let sandbox = Sandbox::new();
     let settings = [
         "model.kind=alexnet",
-        "data={kind=\"fake-images\", train_examples=64, test_examples=1}",
+        "data={kind=\"fake-images\", size=64, train_examples=64, test_examples=1}",
         "train.batch=1",
         "train.optimizer={kind=\"sgd\", rate=0.01}",
         "train.stop={steps=12}",

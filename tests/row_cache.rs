@@ -119,7 +119,7 @@ fn reading_shows_how_far_it_got_and_ctrl_c_ends_it_at_once_without_a_run() {
 #[test]
 fn a_conversion_that_was_killed_continues_and_gives_the_rows_of_one_that_was_not() {
     let sandbox = Sandbox::new();
-    let data = "data={kind=\"clicks\", train_examples=3000000, features=100000}";
+    let data = "data={kind=\"clicks\", train_examples=800000, features=100000}";
     let start = |name: &str, cache: &str| {
         let run = sandbox.path(name);
         let mut command = sandbox.command(&["train", "--run-dir", run.to_str().unwrap()]);

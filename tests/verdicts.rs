@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 /// Long enough to be judged.
-const LONG: &str = "train.stop={seconds=1.5}";
+const LONG: &str = "train.stop={seconds=1.2}";
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
@@ -244,17 +244,22 @@ fn the_verdict_on_a_machine_with_busy_cores_is_cores() {
     }
     let sandbox = Sandbox::new();
     let busy = BusyCores::start();
-    let settings = ["model.kind=lenet", "train.threads=1", LONG];
-    let single = sandbox.train("single", &settings);
-    let cluster = sandbox.train_cluster("async", "async", &settings);
-    // Here other threads than the loop's own lack cores.
-    let pool = sandbox.train("pool", &["model.kind=lenet", "train.threads=2", LONG]);
-    let helper = sandbox.train("helper", &["train.batch=512", "train.threads=2", LONG]);
-    drop(busy);
     let alone = &["the worker is ready to run but without a core", "other programs"][..];
     let shared = &["tasks are ready", "of it with other programs; try fewer"][..];
-    let runs = [(single, alone), (cluster, shared), (pool, alone), (helper, alone)];
-    for (run, says) in runs {
+    let lenet = ["model.kind=lenet", "train.threads=1", LONG];
+    // All at once, because cores are to be busy. In the last two, other threads than the loop's own
+    // lack cores.
+    let runs = [
+        ("single", "single", lenet, alone),
+        ("cluster", "async", lenet, shared),
+        ("pool", "single", ["model.kind=lenet", "train.threads=2", LONG], alone),
+        ("helper", "single", ["train.batch=512", "train.threads=2", LONG], alone),
+    ]
+    .map(|(name, mode, settings, says)| (name, sandbox.launch(name, mode, &settings), says));
+    for (name, run, says) in runs {
+        let output = run.finish();
+        assert_eq!(output.code, Some(0), "{name}: {output:?}");
+        let run = sandbox.run_folder(name);
         let (verdict, task) = (verdict(&run), run.task("worker:0"));
         assert_eq!(verdict["kind"], "cores", "{verdict}");
         assert_says(verdict["text"].as_str().unwrap(), says);
@@ -262,6 +267,7 @@ fn the_verdict_on_a_machine_with_busy_cores_is_cores() {
         let all = delay("run_delay_seconds") + delay("compute_delay_seconds");
         assert!(all > 0.3, "{verdict}");
     }
+    drop(busy);
 }
 
 #[test]
