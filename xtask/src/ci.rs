@@ -1,13 +1,15 @@
 //! `cargo xtask ci` and `cargo xtask chaos`.
 
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use crate::process::{ChoreResult, cargo, in_background, root, run, run_quietly};
 use crate::{cycles, deps, setup, test_run, tidy};
 
-/// Every check and test, the cheapest first. Lints and documentation are checked beside the tests,
-/// which often wait.
+/// Every check and test, the cheapest first. What the tests need is installed while they are
+/// compiled. Lints and documentation are checked beside the tests, which often wait: all of them
+/// use the same profile, so what one has compiled for the others (macros, build scripts and their C
+/// libraries) is there.
 pub(crate) fn ci() -> ChoreResult {
     let start = Instant::now();
     step("format", || run(&mut cargo(&["fmt", "--all", "--check"])))?;
@@ -15,32 +17,38 @@ pub(crate) fn ci() -> ChoreResult {
     step("cycles", || cycles::check(&root()))?;
     step("tidy", || tidy::check(&root(), &[]))?;
     thread::scope(|scope| {
+        let needs = scope.spawn(|| step("set-up", setup::install));
+        let built = step("build", test_run::build);
+        ended(needs)?;
+        built?;
         let lints = scope.spawn(|| {
             step("lints", lint)?;
             step("documentation", document)
         });
-        let tests = step("set-up", setup::install).and_then(|()| {
-            // Most tests wait for processes rather than work.
-            let threads = 1 + 2 * thread::available_parallelism().map_or(2, usize::from);
-            step("tests", || test_run::check(threads))
-        });
-        let lints = lints.join().unwrap_or_else(|_| Err("the thread of the lints failed".into()));
-        lints.and(tests)
+        // Most tests wait for processes rather than work.
+        let threads = 1 + 2 * thread::available_parallelism().map_or(2, usize::from);
+        let tests = step("tests", || test_run::check(threads));
+        ended(lints).and(tests)
     })?;
     println!("ci passed in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
+/// How the chores of a thread have ended.
+fn ended(chores: ScopedJoinHandle<ChoreResult>) -> ChoreResult {
+    chores.join().unwrap_or_else(|_| Err("a thread of the checks failed".into()))
+}
+
 fn lint() -> ChoreResult {
     // With the code that only some builds have.
     let mut clippy = in_background("clippy");
-    clippy.args(["--workspace", "--all-targets", "--all-features", "--locked"]);
-    run_quietly(clippy.args(["--", "-D", "warnings"]).env("CARGO_INCREMENTAL", "0"))
+    clippy.args(["--profile", "ci", "--workspace", "--all-targets", "--all-features", "--locked"]);
+    run_quietly(clippy.args(["--", "-D", "warnings"]))
 }
 
 fn document() -> ChoreResult {
     let mut doc = in_background("doc");
-    doc.args(["--workspace", "--no-deps", "--locked"]);
+    doc.args(["--profile", "ci", "--workspace", "--no-deps", "--all-features", "--locked"]);
     run_quietly(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 

@@ -41,6 +41,11 @@ impl Failures {
     }
 }
 
+/// Compiles every test.
+pub(crate) fn build() -> ChoreResult {
+    run(tests().arg("--no-run"))
+}
+
 /// Runs every test with this many at once.
 pub(crate) fn check(threads: usize) -> ChoreResult {
     let mut all = tests();
