@@ -118,7 +118,7 @@ fn accept_all(listener: &TcpListener, state: &Arc<DepotState>) {
 
 /// Answers the requests of one connection, until it ends.
 fn serve(state: &DepotState, stream: TcpStream) -> io::Result<()> {
-    let mut channel = Channel::accept(stream, &state.config.secret)?;
+    let mut channel = Channel::accept(stream, &state.config.credentials)?;
     while !state.is_over() {
         let received = channel.receive::<DepotRequest>()?;
         state.active.fetch_add(1, Ordering::Relaxed);

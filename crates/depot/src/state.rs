@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use paceline_checkpoint::CheckpointDir;
+use paceline_trust::Credentials;
 
 /// What a depot keeps.
 pub struct DepotConfig {
-    /// The run's secret.
-    pub secret: Vec<u8>,
+    /// What tasks must prove.
+    pub credentials: Credentials,
     /// The run's checkpoints, on this machine.
     pub checkpoints: CheckpointDir,
     /// The folder of each task that sends files, by the task's name.

@@ -81,14 +81,23 @@ impl Authority {
         if !ca.exists() {
             write_new(&ca, &self.pem)?;
         }
-        for task in tasks {
-            let key = KeyPair::generate()?;
-            let certificate = task_params(task, self.validity)?.signed_by(&key, &self.issuer)?;
-            let files = CertificateFiles::of(dir, task);
-            write_new(&files.key, &key.serialize_pem())?;
-            write_new(&files.cert, &certificate.pem())?;
-        }
-        Ok(())
+        tasks.iter().try_for_each(|task| self.write_one(dir, task, std::slice::from_ref(task)))
+    }
+
+    /// Writes a key and a certificate with this name that state several tasks: their holder may be
+    /// any of them.
+    pub fn write_one(
+        &self,
+        dir: &Path,
+        name: &str,
+        tasks: &[String],
+    ) -> Result<(), CertificateError> {
+        let key = KeyPair::generate()?;
+        let params = task_params(name, tasks, self.validity)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let files = CertificateFiles::of(dir, name);
+        write_new(&files.key, &key.serialize_pem())?;
+        write_new(&files.cert, &certificate.pem())
     }
 }
 
@@ -121,14 +130,20 @@ fn authority_params(validity: Duration) -> Result<CertificateParams, Certificate
     Ok(params)
 }
 
-fn task_params(task: &str, validity: Duration) -> Result<CertificateParams, CertificateError> {
-    let params = CertificateParams::new(vec![dns_name(task), role_name(task)])?;
+fn task_params(
+    name: &str,
+    tasks: &[String],
+    validity: Duration,
+) -> Result<CertificateParams, CertificateError> {
+    let mut names: Vec<_> = tasks.iter().map(|task| dns_name(task)).collect();
+    names.extend(tasks.first().map(|task| role_name(task)));
+    let params = CertificateParams::new(names)?;
     let mut params = valid_for(params, validity);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     // A task accepts connections and opens some.
     params.extended_key_usages =
         vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    params.distinguished_name.push(DnType::CommonName, task);
+    params.distinguished_name.push(DnType::CommonName, name);
     params.use_authority_key_identifier_extension = true;
     Ok(params)
 }

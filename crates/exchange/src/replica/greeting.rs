@@ -8,6 +8,7 @@
 
 use super::peer::{COORDINATOR, ReplicaPosition};
 use super::state::Replica;
+use crate::incarnation::is_plausible_incarnation;
 use crate::{
     ControlFrame, Flags, FrameKind, Generation, Header, Hello, MessageError, PeerRole,
     ProtocolError, Refusal, RefuseCode, RunIdentity, Welcome,
@@ -123,6 +124,12 @@ impl Replica {
         if self.peers[slot].incarnation.is_some_and(|known| hello.incarnation < known) {
             let text = format!("a newer process has taken over {}", self.name(slot));
             return Err(Refusal::new(RefuseCode::SlotTaken, text));
+        }
+        let known = self.peers.iter().filter_map(|peer| peer.incarnation).max();
+        let latest = known.unwrap_or(0).max(config.incarnation);
+        if !is_plausible_incarnation(hello.incarnation, latest) {
+            let text = "its incarnation is far in the future; set the clocks of all machines";
+            return Err(Refusal::new(RefuseCode::NotNow, text));
         }
         Ok(())
     }

@@ -211,18 +211,22 @@ impl Stranger {
     /// Refuses a client whose certificate is that of another task than it says it is.
     fn foreign_certificate(&self) -> Option<Refusal> {
         let StrangerState::Proved(proved) = &self.state else { return None };
-        let task = stated_task(&Hello::decode(&proved.payload).ok()?);
-        (!self.stream.may_be(&task)).then(|| certificate_refusal(&task))
+        let hello = Hello::decode(&proved.payload).ok()?;
+        let task = stated_task(&hello);
+        let is_allowed = may_play(hello.role, &task) && self.stream.may_be(&task);
+        (!is_allowed).then(|| certificate_refusal(&task))
     }
 
     /// A task of this version with another secret or settings deserves a warning.
     fn dismiss_opening(&self, error: &OpeningError) -> Dismissal {
-        use HandshakeError::{Seals, Token, Version};
+        use HandshakeError::{Seals, Service, Token, Version};
         let is_paceline = match error {
-            OpeningError::Handshake(error) => matches!(error, Version { .. } | Token | Seals),
+            OpeningError::Handshake(error) => {
+                matches!(error, Version { .. } | Token | Seals | Service)
+            }
             OpeningError::OlderVersion(_) => true,
             OpeningError::Certificate(_) => true,
-            OpeningError::Io(_) | OpeningError::Closed | OpeningError::Doubtful => false,
+            OpeningError::Io(_) | OpeningError::Closed | OpeningError::Doubtful(_) => false,
         };
         let level = if is_paceline { Level::Warning } else { Level::Info };
         Dismissal { level, ..Dismissal::new(error.to_string(), self.address) }
@@ -267,6 +271,16 @@ fn stated_task(hello: &Hello) -> String {
         PeerRole::Worker | PeerRole::Replica => format!("worker:{}", hello.slot),
         PeerRole::Evaluator => format!("evaluator:{}", hello.slot),
         PeerRole::Process | PeerRole::Newcomer => "worker".into(),
+    }
+}
+
+/// Whether a task of this name may have a role: an evaluator is no worker, and no client is a
+/// server.
+fn may_play(role: PeerRole, task: &str) -> bool {
+    let kind = task.split(':').next().unwrap_or(task);
+    match role {
+        PeerRole::Evaluator => kind == "evaluator",
+        _ => ["worker", "chief"].contains(&kind),
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use paceline_trust::Credentials;
+
 use super::channel::MeetingChannel;
 use super::message::{Agreed, AgreedRun, AgreedTask, HolderMessage, Introduction};
 use super::roles::RoleSettings;
@@ -26,7 +28,7 @@ const MAX_REFUSALS: usize = 4;
 
 /// A meeting as its holder sees it.
 pub(super) struct HeldMeeting<'a> {
-    pub(super) secret: &'a [u8],
+    pub(super) credentials: Credentials,
     pub(super) size: usize,
     pub(super) roles: RoleSettings,
     /// The hosts of all ranks, if the scheduler says them.
@@ -198,7 +200,7 @@ impl HeldMeeting<'_> {
         let ip = |address: SocketAddr| address.ip().to_canonical();
         let from = stream.peer_addr().map(ip).ok()?;
         let to = stream.local_addr().map(ip).ok()?;
-        let accepted = MeetingChannel::accept(stream, self.secret);
+        let accepted = MeetingChannel::accept(stream, &self.credentials);
         if accepted.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
             self.note_refusal(format!("a process at {from}, which has another secret"));
         }
@@ -211,7 +213,9 @@ impl HeldMeeting<'_> {
     /// Gives a process its place, or says why it has none.
     fn seat(&self, mut guest: Guest) {
         let mut guests = self.guests();
-        let refusal = self.disagreement(&guest.introduction).or_else(|| {
+        let disagreement =
+            self.disagreement(&guest.introduction).or_else(|| self.foreign_certificate(&guest));
+        let refusal = disagreement.or_else(|| {
             let seated = guests[guest.introduction.rank].as_ref();
             let seated = seated.filter(|seated| !seated.channel.is_closed())?;
             Some(format!(
@@ -232,6 +236,13 @@ impl HeldMeeting<'_> {
                 let _ = guest.channel.send(&HolderMessage::Refused { why, is_permanent: true });
             }
         }
+    }
+
+    /// Refuses a process whose certificate is that of another task than its rank says.
+    fn foreign_certificate(&self, guest: &Guest) -> Option<String> {
+        let task = self.roles.task_of(guest.introduction.rank, self.size).ok()?.to_string();
+        let name = guest.introduction.named();
+        (!guest.channel.may_be(&task)).then(|| format!("the certificate of {name} is not {task}'s"))
     }
 
     /// Why a process does not belong to the run, if it does not.

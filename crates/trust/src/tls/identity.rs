@@ -1,8 +1,8 @@
 //! A task's certificate, and whom it trusts.
 
 use std::fmt;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,13 +15,18 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::session::TlsSession;
-use super::task_name::dns_name;
+use super::task_name::{dns_name, states};
+use crate::private_file::is_private;
+
+/// The most bytes of a file with a key that are read.
+const MAX_KEY_BYTES: u64 = 64 << 10;
 
 /// A task's certificate, and the authority whose certificates it trusts.
 #[derive(Clone)]
 pub struct TlsIdentity {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    own: CertificateDer<'static>,
 }
 
 /// Why certificates cannot be used.
@@ -60,11 +65,15 @@ impl TlsIdentity {
         if chain.is_empty() {
             return Err(wrong(cert, &"it holds no certificate"));
         }
-        let mode = key.metadata().map_err(|error| wrong(key, &error))?.permissions().mode();
-        if mode & 0o077 != 0 {
+        let mut file = File::open(key).map_err(|error| wrong(key, &error))?;
+        let about = file.metadata().map_err(|error| wrong(key, &error))?;
+        if !is_private(&about) {
             return Err(wrong(key, &"others can read this key; use chmod 600"));
         }
-        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+        let mut pem = Vec::new();
+        let read = Read::by_ref(&mut file).take(MAX_KEY_BYTES).read_to_end(&mut pem);
+        read.map_err(|error| wrong(key, &error))?;
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| wrong(key, &error))?;
         Self::new(authority, chain, key)
     }
 
@@ -75,6 +84,7 @@ impl TlsIdentity {
     ) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         roots.add(authority).map_err(|error| TlsError::Authority(error.to_string()))?;
+        let own = chain[0].clone();
         let (roots, provider) = (Arc::new(roots), Arc::new(provider()));
         let mut client = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13])?
@@ -91,7 +101,15 @@ impl TlsIdentity {
             .with_single_cert(chain, key)?;
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+        Ok(Self { client: Arc::new(client), server: Arc::new(server), own })
+    }
+
+    /// The one task of this role, such as `worker`, that the certificate states, if its number is
+    /// below `most`. `None` if it states several or none.
+    pub fn own_task(&self, role: &str, most: usize) -> Option<String> {
+        let tasks = (0..most).map(|index| format!("{role}:{index}"));
+        let mut stated = tasks.filter(|task| states(&self.own, task));
+        stated.next().filter(|_| stated.next().is_none())
     }
 
     /// A connection to a task, whose certificate must state this name, such as `ps:0`.

@@ -65,7 +65,7 @@ impl TlsEnd {
 }
 
 /// Identities of these tasks, all of one authority.
-fn identities<const N: usize>(tasks: [&str; N]) -> [TlsIdentity; N] {
+pub(crate) fn identities<const N: usize>(tasks: [&str; N]) -> [TlsIdentity; N] {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::of_run().unwrap();
     authority.write(dir.path(), &tasks.map(str::to_owned)).unwrap();
