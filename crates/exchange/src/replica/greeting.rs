@@ -81,13 +81,20 @@ impl Replica {
         Ok(slot)
     }
 
-    /// Unless the run recovers from losses, all workers must be where the run begins.
+    /// Unless the run recovers from losses, all workers must be where the run begins. Otherwise no
+    /// worker can be ahead of one that takes part in the run by more than the present step; only a
+    /// process that has just begun does not know how far the run is.
     fn check_position(&self, theirs: Option<ReplicaPosition>) -> Result<(), Refusal> {
+        let there = theirs.map_or(0, |position| position.step);
+        let here = self.global_step;
+        let takes_part = here > self.begun_at && !self.is_incomplete;
+        if self.config.recovers && takes_part && there > here + 1 {
+            let text = format!("it says that it has made {there} steps, but the run {here}");
+            return Err(Refusal::new(RefuseCode::NotNow, text));
+        }
         if self.config.recovers || theirs == self.position() {
             return Ok(());
         }
-        let there = theirs.map_or(0, |position| position.step);
-        let here = self.global_step;
         let text = format!("it begins with step {there}, but this worker with step {here}");
         Err(Refusal::new(RefuseCode::NotNow, text))
     }

@@ -216,7 +216,7 @@ impl Server {
         if name.is_empty() || *name == member.process_name {
             return None;
         }
-        let home = &self.config.names[slot];
+        let home = &self.config.names[slot % self.config.processes()];
         if slot == 0 && name != home {
             let text = format!("slot 0 is that of {home}, the coordinator, and not of {name}");
             return Some(Refusal::new(RefuseCode::BadSlot, text));

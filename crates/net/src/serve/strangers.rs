@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use paceline_exchange::{FrameKind, Header, Hello, Level, PeerRole, Refusal};
+use paceline_exchange::{FrameKind, Header, Hello, Level, PeerRole, Refusal, RefuseCode};
 use paceline_trust::{Accepted, Claims, Credentials, FrameKeys, FrameSealer, HandshakeError};
 
 use crate::inbound::{Inbound, ReadProgress};
@@ -213,8 +213,11 @@ impl Stranger {
         let StrangerState::Proved(proved) = &self.state else { return None };
         let hello = Hello::decode(&proved.payload).ok()?;
         let task = stated_task(&hello);
-        let is_allowed = may_play(hello.role, &task) && self.stream.may_be(&task);
-        (!is_allowed).then(|| certificate_refusal(&task))
+        if self.stream.is_encrypted() && !may_play(hello.role, &task) {
+            let text = format!("{task} may not be a worker");
+            return Some(Refusal { code: RefuseCode::WrongCertificate, text });
+        }
+        (!self.stream.may_be(&task)).then(|| certificate_refusal(&task))
     }
 
     /// A task of this version with another secret or settings deserves a warning.
@@ -274,14 +277,11 @@ fn stated_task(hello: &Hello) -> String {
     }
 }
 
-/// Whether a task of this name may have a role: an evaluator is no worker, and no client is a
-/// server.
+/// Whether a task of this name may have a role. Otherwise an evaluator could act as a worker with
+/// its own certificate.
 fn may_play(role: PeerRole, task: &str) -> bool {
     let kind = task.split(':').next().unwrap_or(task);
-    match role {
-        PeerRole::Evaluator => kind == "evaluator",
-        _ => ["worker", "chief"].contains(&kind),
-    }
+    role == PeerRole::Evaluator || ["worker", "chief"].contains(&kind)
 }
 
 #[cfg(test)]

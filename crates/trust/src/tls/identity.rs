@@ -54,6 +54,16 @@ pub enum TlsError {
 impl TlsIdentity {
     /// Reads the authority's certificate, this task's certificate and its key, all in PEM.
     pub fn read(ca: &Path, cert: &Path, key: &Path) -> Result<Self, TlsError> {
+        Self::read_for(provider(), ca, cert, key)
+    }
+
+    /// As [`Self::read`], with these algorithms.
+    pub(super) fn read_for(
+        provider: CryptoProvider,
+        ca: &Path,
+        cert: &Path,
+        key: &Path,
+    ) -> Result<Self, TlsError> {
         let wrong = |path: &Path, why: &dyn fmt::Display| TlsError::File {
             path: path.display().to_string(),
             why: why.to_string(),
@@ -74,10 +84,11 @@ impl TlsIdentity {
         let read = Read::by_ref(&mut file).take(MAX_KEY_BYTES).read_to_end(&mut pem);
         read.map_err(|error| wrong(key, &error))?;
         let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| wrong(key, &error))?;
-        Self::new(authority, chain, key)
+        Self::new(provider, authority, chain, key)
     }
 
     fn new(
+        provider: CryptoProvider,
         authority: CertificateDer<'static>,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -85,7 +96,7 @@ impl TlsIdentity {
         let mut roots = RootCertStore::empty();
         roots.add(authority).map_err(|error| TlsError::Authority(error.to_string()))?;
         let own = chain[0].clone();
-        let (roots, provider) = (Arc::new(roots), Arc::new(provider()));
+        let (roots, provider) = (Arc::new(roots), Arc::new(provider));
         let mut client = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13])?
             .with_root_certificates(roots.clone())
@@ -134,7 +145,7 @@ impl fmt::Debug for TlsIdentity {
 }
 
 /// The algorithms. AES-128-GCM comes first: with the processor's instructions it is the fastest.
-fn provider() -> CryptoProvider {
+pub(super) fn provider() -> CryptoProvider {
     let mut provider = ring::default_provider();
     let is_first = |suite: &rustls::SupportedCipherSuite| {
         suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256

@@ -159,3 +159,17 @@ fn a_wrong_proof_and_recorded_bytes_are_refused() {
     again.write_all(&[&dialer.first()[..], &proof].concat()).unwrap();
     assert_eq!(room.next().map(|_| ()).unwrap_err(), "the token is not this run's");
 }
+
+#[test]
+fn only_a_worker_acts_as_one() {
+    for (role, task, may) in [
+        (PeerRole::Worker, "worker:3", true),
+        (PeerRole::Process, "chief:0", true),
+        (PeerRole::Newcomer, "worker", true),
+        (PeerRole::Evaluator, "evaluator:0", true),
+        (PeerRole::Worker, "evaluator:0", false),
+        (PeerRole::Process, "ps:0", false),
+    ] {
+        assert_eq!(may_play(role, task), may, "{role:?} {task}");
+    }
+}
