@@ -83,7 +83,7 @@ fn now_us() -> u64 {
 fn a_peer_with_the_secret_can_do_only_what_its_role_allows() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let settings = ["cluster.mode=async", ENDLESS];
+    let settings = ["cluster.mode=async", "cluster.on_worker_loss=wait", ENDLESS];
     let run = ManualRun::new(cluster_of(2, &[port]), &settings);
     let captured = captured_hello(&run, &listener);
     drop(listener);

@@ -144,7 +144,7 @@ fn workers_join_a_run_with_certificates() {
     let run = sandbox.path("run");
     let join = ["worker", "--join", run.to_str().unwrap()];
     let mut joined = RunningProcess::start(&mut sandbox.command(&join), run.clone());
-    joined.wait_for("worker:1 has joined");
+    joined.wait_for("has joined");
     // Without a certificate, the secret is not enough.
     let ServerEndpoint { address, token } = server_endpoint(&launched);
     let token = sandbox.write_secret("token", &token);
@@ -177,7 +177,7 @@ fn a_worker_that_joins_has_the_name_that_its_certificate_states() {
         let args = [&args[..], &["--cert", &cert, "--key", &key]].concat();
         RunningProcess::start(&mut run.sandbox.command(&args), run.run().path)
     };
-    join("worker-2").wait_for("worker:2 has joined");
+    join("worker-2").wait_for("has joined");
     run.wait_for_log("ps:0", "worker:2 has joined");
     // A server's certificate is none of a worker.
     let output = join("ps-1").finish_task();

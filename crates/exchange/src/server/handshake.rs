@@ -157,9 +157,9 @@ impl Server {
             return refuse(RefuseCode::BadSlot, &text);
         }
         let name = &hello.process.name;
-        if hello.slot != Hello::NO_SLOT && !name.is_empty() && *name != self.config.names[home] {
-            let text =
-                format!("place {home} is that of {}, not of {name}", self.config.names[home]);
+        let own = self.config.names.get(home).filter(|own| !name.is_empty() && *own != name);
+        if let Some(own) = own {
+            let text = format!("place {home} is that of {own}, not of {name}");
             return refuse(RefuseCode::BadSlot, &text);
         }
         if hello.slot != Hello::NO_SLOT && self.roster.is_superseded(home, hello.process.id) {
