@@ -57,6 +57,11 @@ fn keys_make_makes_keys_that_only_their_owner_can_read_and_overwrites_none() {
     sandbox.ok(&["keys", "make", keys, "--hosts", "d", "--first", "3"]);
     let authority = |host: &str| fs::read(sandbox.path(&format!("keys/{host}/ca.pem"))).unwrap();
     assert_eq!(authority("a"), authority("d"));
+    let ca_key = sandbox.path("keys/ca.key");
+    fs::set_permissions(&ca_key, fs::Permissions::from_mode(0o644)).unwrap();
+    let error = sandbox.fails(2, &["keys", "make", keys, "--hosts", "e"]);
+    assert_says(first_error(&error), &["ca.key", "chmod 600"]);
+    fs::set_permissions(&ca_key, fs::Permissions::from_mode(0o600)).unwrap();
     let error = sandbox.fails(2, &["keys", "make", keys, "--hosts", "../up"]);
     assert_says(first_error(&error), &["--hosts", "../up"]);
 }

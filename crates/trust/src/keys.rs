@@ -1,7 +1,7 @@
 //! A small certificate authority: the keys and certificates of a cluster's tasks.
 
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,6 +11,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
+use crate::private_file::is_private;
 use crate::tls::{dns_name, role_name};
 
 /// The authority's certificate, in its own directory and in each host's.
@@ -50,7 +51,11 @@ impl Authority {
         let validity = Duration::from_secs(u64::from(days) * 86_400);
         make_dir(dir)?;
         let (pem_path, key_path) = (dir.join(CA_FILE), dir.join(CA_KEY_FILE));
-        if key_path.exists() {
+        if let Ok(about) = key_path.metadata() {
+            if !is_private(&about) {
+                let why = "others can read this key; use chmod 600";
+                return Err(at(&key_path)(io::Error::new(ErrorKind::PermissionDenied, why)));
+            }
             let key = KeyPair::from_pem(&read(&key_path)?)?;
             let issuer = Issuer::new(authority_params(validity)?, key);
             return Ok(Self { issuer, pem: read(&pem_path)?, validity });
