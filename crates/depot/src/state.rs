@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use paceline_checkpoint::CheckpointDir;
-use paceline_trust::Credentials;
+use paceline_trust::{Credentials, StrangerRoom};
 
 /// What a depot keeps.
 pub struct DepotConfig {
@@ -24,7 +24,10 @@ pub struct DepotConfig {
 pub(crate) struct DepotState {
     pub(crate) config: DepotConfig,
     pub(crate) is_over: AtomicBool,
+    /// Connections that have proved that they belong to the run.
     pub(crate) connections: AtomicUsize,
+    /// Those that have not.
+    pub(crate) strangers: StrangerRoom<Box<dyn FnOnce() + Send>>,
     /// Requests that are being answered.
     pub(crate) active: AtomicUsize,
     /// Tasks that have sent everything.

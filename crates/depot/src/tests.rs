@@ -189,3 +189,13 @@ fn a_request_waits_for_a_depot_that_comes_back() {
     depot.restart(listener);
     assert!(asked.join().unwrap());
 }
+
+#[test]
+fn strangers_keep_no_task_out() {
+    let depot = TestDepot::start();
+    let _idle: Vec<_> = (0..600).map(|_| TcpStream::connect(&depot.address).unwrap()).collect();
+    let client = DepotClient::new(depot.place(SECRET), Duration::from_secs(20), |_| false);
+    let begun = Instant::now();
+    assert!(client.manifest(None).unwrap().is_none());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}

@@ -7,6 +7,7 @@
 //!   connection has.
 //! - [`MessageChannel`] is a connection that carries messages, with all of this, over a stream that
 //!   blocks.
+//! - [`StrangerRoom`] bounds the connections that have not proved themselves.
 //! - [`TlsIdentity`] and [`TlsSession`] encrypt a connection between tasks with certificates, which
 //!   an [`Authority`] makes.
 
@@ -21,6 +22,7 @@ mod message_channel;
 mod private_file;
 mod random;
 mod seal;
+mod stranger_room;
 mod tls;
 
 pub use credentials::Credentials;
@@ -34,4 +36,5 @@ pub use message_channel::MessageChannel;
 pub use private_file::is_private;
 pub use random::random_bytes;
 pub use seal::{FrameKeys, FrameOpener, FrameSealer, SEAL_BYTES, SealError};
+pub use stranger_room::{StrangerPlace, StrangerRoom};
 pub use tls::{TlsError, TlsIdentity, TlsSession};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_trust::Credentials;
+use paceline_trust::{Credentials, StrangerRoom};
 
 use super::channel::MeetingChannel;
 use super::message::{Agreed, AgreedRun, AgreedTask, HolderMessage, Introduction};
@@ -21,8 +21,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(5);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// How long a process may take to introduce itself.
 const INTRODUCTION_LIMIT: Duration = Duration::from_secs(5);
-/// Connections that have not introduced themselves yet; further ones are closed.
-const MAX_STRANGERS: usize = 256;
+/// Connections that have not introduced themselves yet. The oldest is closed for a further one.
+pub(super) const MAX_STRANGERS: usize = 512;
 /// Refused processes that the others hear of; the newest.
 const MAX_REFUSALS: usize = 4;
 
@@ -40,7 +40,7 @@ pub(super) struct HeldMeeting<'a> {
     pub(super) run: Option<&'a AgreedRun>,
     pub(super) timeout: Duration,
     pub(super) guests: Mutex<Vec<Option<Guest>>>,
-    pub(super) strangers: AtomicUsize,
+    pub(super) strangers: StrangerRoom<Box<dyn FnOnce() + Send>>,
     /// The ranks whose processes were there and have left.
     pub(super) left: Mutex<BTreeSet<usize>>,
     /// Why processes were refused.
@@ -71,7 +71,9 @@ impl HeldMeeting<'_> {
         let is_over = AtomicBool::new(false);
         let result = thread::scope(|scope| {
             let result = self.gather(listeners, is_stopped, waiting, &|stream| {
-                scope.spawn(|| self.meet_stranger(stream, &is_over));
+                // Without a thread for it, the connection is closed.
+                let meet = || self.meet_stranger(stream, &is_over);
+                let _ = thread::Builder::new().spawn_scoped(scope, meet);
             });
             is_over.store(true, Ordering::Relaxed);
             result
@@ -105,11 +107,7 @@ impl HeldMeeting<'_> {
         loop {
             for listener in listeners {
                 match listener.accept() {
-                    Ok((stream, _)) if self.strangers.load(Ordering::Relaxed) < MAX_STRANGERS => {
-                        self.strangers.fetch_add(1, Ordering::Relaxed);
-                        meet(stream);
-                    }
-                    Ok(_) => {}
+                    Ok((stream, _)) => meet(stream),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     // A connection that failed before it was accepted is no failure of ours.
                     Err(_) => thread::sleep(CHECK_EVERY),
@@ -190,10 +188,13 @@ impl HeldMeeting<'_> {
 
     /// Lets one connection introduce itself.
     fn meet_stranger(&self, stream: TcpStream, is_over: &AtomicBool) {
-        if let Some(guest) = self.introduce(stream, is_over) {
-            self.seat(guest);
-        }
-        self.strangers.fetch_sub(1, Ordering::Relaxed);
+        let Ok(other) = stream.try_clone() else { return };
+        let place = self.strangers.enter(Box::new(move || {
+            let _ = other.shutdown(Shutdown::Both);
+        }));
+        let guest = self.introduce(stream, is_over);
+        self.strangers.leave(place);
+        guest.into_iter().for_each(|guest| self.seat(guest));
     }
 
     fn introduce(&self, stream: TcpStream, is_over: &AtomicBool) -> Option<Guest> {

@@ -21,15 +21,15 @@ use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use paceline_trust::{Credentials, TlsIdentity};
+use paceline_trust::{Credentials, StrangerRoom, TlsIdentity};
 
 use self::file::{MeetingFile, MeetingPoint};
 use self::guest::{Joined, MeetingSearch};
-use self::holder::HeldMeeting;
+use self::holder::{HeldMeeting, MAX_STRANGERS};
 use self::message::Introduction;
 use self::sockets::{bind, host_name, loopback_of, machine, outer_addresses, own_addresses};
 use crate::cluster::{Cluster, Role, Task};
@@ -183,7 +183,7 @@ impl MeetingSettings<'_> {
             run: self.run,
             timeout: self.timeout,
             guests: Mutex::new((0..self.place.size).map(|_| None).collect()),
-            strangers: AtomicUsize::new(0),
+            strangers: StrangerRoom::new(MAX_STRANGERS),
             left: Mutex::default(),
             refusals: Mutex::default(),
         }
