@@ -152,7 +152,8 @@ fn a_thousand_workers_connect_to_one_server_and_push() {
         let gradient = [2.0 / WORKERS as f32, 0.0];
         let pushed = servers.exchange(0, 1, &gradient, &mut QuietWorker).unwrap();
         assert_eq!(pushed, LinkOutcome::Done(()));
-        servers.leave(b"report", &mut QuietWorker).unwrap();
+        let left = servers.leave(b"report", &mut QuietWorker).unwrap();
+        assert_eq!(left, LinkOutcome::Done(()));
         if slot == 0 {
             servers.finish(&mut QuietWorker).unwrap();
         }

@@ -179,13 +179,13 @@ impl Server {
             let text = format!("there is no slot {slot}; the run has {workers} workers");
             return Err(Refusal::new(RefuseCode::BadSlot, text));
         }
-        if let Some(refusal) = self.foreign_claim(hello) {
-            return Err(refusal);
-        }
         let member = &self.members[slot];
         if member.incarnation.is_some_and(|known| hello.incarnation < known) {
             let text = format!("a newer process has taken over {}", member.name);
             return Err(Refusal::new(RefuseCode::SlotTaken, text));
+        }
+        if let Some(refusal) = self.foreign_claim(hello) {
+            return Err(refusal);
         }
         if !self.is_plausible(hello.incarnation) {
             let text = "its incarnation is far in the future; set the clocks of all machines";

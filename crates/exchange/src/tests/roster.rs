@@ -190,7 +190,7 @@ fn a_released_slot_goes_to_the_process_with_the_fewest_and_rather_not_to_the_coo
     run.after(10_000);
     assert_eq!((run.offers(1), run.offers(2), run.offers(4)), (vec![], vec![], vec![2]));
     run.fill(4, 2);
-    assert_eq!(run.test.server.name(2), "slot 2 (p4)");
+    assert_eq!(run.test.server.name(2), "slot 2 (worker:3)");
     assert!(run.test.server.is_live(2));
 }
 
@@ -260,7 +260,7 @@ fn a_task_takes_neither_the_slot_of_a_connected_one_nor_the_coordinators() {
         assert_ne!(held(&run, slot), "worker:8");
     }
     // A place on the roster is that of its task, too.
-    let refused = run.enrol_as(9, Some(1), "worker:8");
+    let refused = run.enrol_as(10, Some(1), "worker:8");
     assert!(matches!(refused, RosterEvent::Refused(_)), "{refused:?}");
     // Without their processes, the coordinator's slot stays its own, and the other is free.
     run.die(1);
