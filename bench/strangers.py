@@ -18,7 +18,8 @@ import threading
 import time
 from pathlib import Path
 
-HEADER_BYTES = 40
+# The version of the protocol.
+VERSION = 9
 
 
 def server_of(run):
@@ -53,8 +54,10 @@ class Attack:
     def __init__(self, address, idle, bad_per_second):
         self.address, self.idle, self.bad_per_second = address, idle, bad_per_second
         self.made, self.failed, self.cpu, self.stopped = 0, 0, 0.0, False
-        # A Hello of 64 bytes that no run expects: kind 1, whatever else.
-        self.bad = b"\x01" + bytes(HEADER_BYTES - 1) + bytes(64)
+        # The first message of a handshake, which the server answers with a proof of its own, and a
+        # wrong proof: magic, version, seals, role, slot, incarnation, nonce, proof.
+        first = b"PACE" + VERSION.to_bytes(2, "little") + bytes([1, 0]) + bytes(12) + os.urandom(32)
+        self.bad = first + bytes(32)
         self.threads = [threading.Thread(target=self.hold), threading.Thread(target=self.knock)]
 
     def start(self):

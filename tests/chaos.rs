@@ -5,7 +5,7 @@
 //! counts must add up: every server has made every update, each update is one push of one slot, and
 //! each push is applied once. The local launcher starts the runs of even seeds and of `mirrored`;
 //! the test starts the tasks of the others one by one, and can then cut connections and flip bits
-//! too. Half of the runs are encrypted.
+//! too. Half of the runs are encrypted, and all of them if `PACELINE_CHAOS_TLS` is set.
 //!
 //! `cargo xtask chaos` plays 300 seeds; `PACELINE_CHAOS_SEED=n` plays one.
 
@@ -148,7 +148,7 @@ fn play(case: &ChaosCase, seed: u64) -> usize {
     let sandbox = Sandbox::new();
     let mut settings = settings(case, MODELS[model]);
     // Half of the runs are encrypted.
-    let is_encrypted = seed % 4 < 2;
+    let is_encrypted = seed % 4 < 2 || std::env::var_os("PACELINE_CHAOS_TLS").is_some();
     let mut tasks: Box<dyn TaskControl> = if seed.is_multiple_of(2) || !has_servers {
         settings.extend(is_encrypted.then(|| "cluster.tls=run".to_owned()));
         let settings: Vec<_> = settings.iter().skip(1).map(String::as_str).collect();

@@ -7,7 +7,9 @@ use std::time::Duration;
 use paceline_exchange::{
     FrameKind, Generation, Header, Hello, PROTOCOL_VERSION, PeerRole, ProcessName, WireFormat,
 };
-use paceline_trust::{CHALLENGE_BYTES, Claims, Credentials, Dialer, HandshakeError, Statement};
+use paceline_trust::{
+    CHALLENGE_BYTES, Claims, Credentials, Dialer, HandshakeError, Service, Statement,
+};
 use serde_json::Value;
 
 use crate::interruptions::check_interrupted;
@@ -54,7 +56,8 @@ pub(crate) fn hello() -> Hello {
 pub(crate) fn dialer(token: &str, hello: &Hello) -> Dialer {
     let Hello { version, role, slot, incarnation, .. } = *hello;
     let claims = Claims { role: role.code(), slot, incarnation };
-    let statement = Statement { version, claims, is_sealed: false };
+    let service = Service::Training;
+    let statement = Statement { version, service, claims, is_sealed: false };
     Dialer::new(&Credentials::with_token(token.as_bytes()), statement).unwrap()
 }
 

@@ -16,6 +16,7 @@ mod attacks;
 mod chaos;
 mod cluster;
 mod copies;
+mod credentialed_peers;
 mod cut_short;
 mod data;
 mod default_models;

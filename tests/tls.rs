@@ -5,8 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
+use crate::hostile_peers::{ServerEndpoint, server_endpoint};
 use crate::support::{
-    ENDLESS, ManualRun, Sandbox, assert_says, cluster_of, first_error, free_ports,
+    ENDLESS, ManualRun, RunningProcess, SECRET, Sandbox, assert_says, cluster_of, finish,
+    first_error, free_ports, start,
 };
 
 /// Makes certificates for three hosts in a sandbox. Returns the settings that name them.
@@ -55,6 +57,11 @@ fn keys_make_makes_keys_that_only_their_owner_can_read_and_overwrites_none() {
     sandbox.ok(&["keys", "make", keys, "--hosts", "d", "--first", "3"]);
     let authority = |host: &str| fs::read(sandbox.path(&format!("keys/{host}/ca.pem"))).unwrap();
     assert_eq!(authority("a"), authority("d"));
+    let ca_key = sandbox.path("keys/ca.key");
+    fs::set_permissions(&ca_key, fs::Permissions::from_mode(0o644)).unwrap();
+    let error = sandbox.fails(2, &["keys", "make", keys, "--hosts", "e"]);
+    assert_says(first_error(&error), &["ca.key", "chmod 600"]);
+    fs::set_permissions(&ca_key, fs::Permissions::from_mode(0o600)).unwrap();
     let error = sandbox.fails(2, &["keys", "make", keys, "--hosts", "../up"]);
     assert_says(first_error(&error), &["--hosts", "../up"]);
 }
@@ -130,4 +137,55 @@ fn a_key_that_others_can_read_and_a_missing_one_are_refused() {
     assert_says(&output.stderr, &["cluster.tls", "worker-0.key", "chmod 600"]);
     let output = run.start_with("worker", 0, &[ca, cert]).finish_task();
     assert_says(&output.stderr, &["cluster.tls.ca", "needs cluster.tls.key"]);
+}
+
+#[test]
+fn workers_join_a_run_with_certificates() {
+    // A run of the launcher, whose directory has a certificate for workers that join.
+    let sandbox = Sandbox::new();
+    let settings = ["cluster.tls=run", "cluster.workers=1", "cluster.slots=2", ENDLESS];
+    let mut launched = sandbox.launch("run", "async", &settings);
+    launched.wait_for_steps();
+    let run = sandbox.path("run");
+    let join = ["worker", "--join", run.to_str().unwrap()];
+    let mut joined = RunningProcess::start(&mut sandbox.command(&join), run.clone());
+    joined.wait_for("has joined");
+    // Without a certificate, the secret is not enough.
+    let ServerEndpoint { address, token } = server_endpoint(&launched);
+    let token = sandbox.write_secret("token", &token);
+    let plain = ["worker", "--join", &address, "--token-file", token.to_str().unwrap()];
+    let output = finish(start(&mut sandbox.command(&plain)));
+    assert_ne!(output.code, Some(0), "{output:?}");
+    launched.signal("INT");
+    assert_eq!(launched.finish_task().code, Some(130));
+    assert_eq!(joined.finish().code, Some(0));
+}
+
+#[test]
+fn a_worker_that_joins_has_the_name_that_its_certificate_states() {
+    let [port] = free_ports();
+    let settings = ["cluster.mode=async", "cluster.slots=2", ENDLESS];
+    let run = ManualRun::new(cluster_of(1, &[port]), &settings);
+    let keys = make_keys(&run.sandbox);
+    let keys = keys.each_ref().map(String::as_str);
+    let tasks = [("ps", 0), ("worker", 0)];
+    let _tasks = tasks.map(|(role, index)| run.start_with(role, index, &keys));
+    run.wait_for_log("ps:0", "all workers are connected");
+    let token = run.sandbox.write_secret("token", SECRET);
+    let address = format!("127.0.0.1:{port}");
+    let file = |name: &str| run.sandbox.path(&format!("all/{name}")).display().to_string();
+    let join = |task: &str| {
+        let [ca, cert, key] =
+            ["ca.pem".to_owned(), format!("{task}.pem"), format!("{task}.key")].map(|f| file(&f));
+        let token = token.to_str().unwrap();
+        let args = ["worker", "--join", &address, "--token-file", token, "--ca", &ca];
+        let args = [&args[..], &["--cert", &cert, "--key", &key]].concat();
+        RunningProcess::start(&mut run.sandbox.command(&args), run.run().path)
+    };
+    join("worker-2").wait_for("has joined");
+    run.wait_for_log("ps:0", "worker:2 has joined");
+    // A server's certificate is none of a worker.
+    let output = join("ps-1").finish_task();
+    assert_ne!(output.code, Some(0), "{output:?}");
+    assert_says(&output.stderr, &["its certificate is not that of worker"]);
 }

@@ -54,7 +54,7 @@ impl ManualRun {
     ) -> RunningProcess {
         let mut command = self.command(&tf_config(&self.cluster, role, index));
         if settings.iter().any(|setting| setting.starts_with("cluster.token_file")) {
-            // The variable would count, not the file.
+            // A variable that differs from the file would be refused.
             command.env_remove("PACELINE_TOKEN");
         }
         command.args(settings.iter().flat_map(|setting| ["--set", setting]));

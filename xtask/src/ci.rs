@@ -52,9 +52,16 @@ fn document() -> ChoreResult {
     run_quietly(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Plays 100 chaos seeds of each mode; `cargo test` plays two.
-pub(crate) fn chaos() -> ChoreResult {
+/// Plays 100 chaos seeds of each mode; `cargo test` plays two. With `--tls` all runs are encrypted.
+pub(crate) fn chaos(args: &[String]) -> ChoreResult {
     let mut tests = cargo(&["test", "--workspace", "--locked", "--test", "process", "chaos::"]);
+    match args {
+        [] => {}
+        [flag] if flag == "--tls" => {
+            tests.env("PACELINE_CHAOS_TLS", "1");
+        }
+        _ => return Err("cargo xtask chaos [--tls]".into()),
+    }
     run(tests.args(["--", "--nocapture"]).env("PACELINE_CHAOS_SEEDS", "300"))
 }
 

@@ -28,7 +28,9 @@ pub(crate) fn deny(args: &[String]) -> ChoreResult {
     if !is_there {
         return Err("cargo-deny is not installed: cargo install --locked cargo-deny".into());
     }
-    // Advisories come from the network; the other checks read only the lock file.
+    // The other checks read the sources of all dependencies, of every feature. Advisories come
+    // from the network.
+    run(&mut cargo(&["fetch", "--locked"]))?;
     let checks: &[&str] = if args.iter().any(|arg| arg == "--advisories") {
         &["deny", "check"]
     } else {

@@ -26,7 +26,9 @@ cargo xtask tidy [lines|files|functions|words|types|sizes|packages]...
                     only check the style: the lengths of lines, files and functions, words that
                     read badly, type names defined twice, the sizes of crates, and that every
                     crate can be packaged
-cargo xtask chaos   300 runs whose tasks are killed, stopped and cut off at random
+cargo xtask chaos [--tls]
+                    300 runs whose tasks are killed, stopped and cut off at random; all encrypted
+                    with --tls
 cargo xtask fuzz --minutes N | --inputs N [--seed N] [TARGET]...
                     random and mutated input for everything that reads bytes from elsewhere: all
                     targets together take N minutes, or each gets N inputs
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
         "deps" => deps::check(&root()),
         "cycles" => cycles::check(&root()),
         "tidy" => tidy::check(&root(), &args[1..]),
-        "chaos" => ci::chaos(),
+        "chaos" => ci::chaos(&args[1..]),
         "fuzz" => fuzz::fuzz(&args[1..]),
         "deny" => fuzz::deny(&args[1..]),
         _ => Err(USAGE.to_owned()),

@@ -245,6 +245,15 @@ pub struct WorkerArgs {
     /// File with the secret that all tasks share (cluster.token_file)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Certificate of the run's authority, if its connections are encrypted (cluster.tls)
+    #[arg(long, value_name = "FILE", requires_all = ["cert", "key"])]
+    pub ca: Option<PathBuf>,
+    /// Certificate of this worker, which states its name
+    #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
+    pub cert: Option<PathBuf>,
+    /// Key of the certificate
+    #[arg(long, value_name = "FILE", requires_all = ["ca", "cert"])]
+    pub key: Option<PathBuf>,
     /// Directory for this worker's folder [default: the run's directory if it is on this machine,
     /// else a new directory under runs/]
     #[arg(long, value_name = "DIR")]

@@ -12,14 +12,16 @@ use std::time::{Duration, Instant};
 
 use paceline_engine::checkpoint::PlanOrigin;
 use paceline_engine::{Mode, TaskContext, TaskPlace, TrainError, TrainingTask, join_run};
-use paceline_exchange::CONTROL_BYTES;
+use paceline_exchange::{CONTROL_BYTES, MAX_WORKERS};
 use paceline_net::{Credentials, LinkError, request_join_info};
 use paceline_place::{Cluster, Role, Task, read_token};
 use paceline_record::RunDir;
 use paceline_record::names::files::{self, JOIN};
+use paceline_trust::TlsIdentity;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
+use crate::credentials::{join_identity, run_keys};
 use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
@@ -96,6 +98,9 @@ impl JoinInfo {
 struct JoinAddress {
     servers: Vec<String>,
     token: String,
+    /// The folder with the certificate, if connections are encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keys: Option<PathBuf>,
 }
 
 /// The file that says how to join a local run. Only its owner may read it, and it is removed when
@@ -103,9 +108,17 @@ struct JoinAddress {
 pub(crate) struct JoinFile(PathBuf);
 
 impl JoinFile {
-    /// Writes the servers' addresses and the secret of a local run.
-    pub(crate) fn create(run: &RunDir, servers: &[String], token: &str) -> Result<Self, Failure> {
-        let address = JoinAddress { servers: servers.to_vec(), token: token.to_owned() };
+    /// Writes the servers' addresses and the secret of a local run, and where the certificate is
+    /// if the launcher has made keys.
+    pub(crate) fn create(
+        run: &RunDir,
+        servers: &[String],
+        token: &str,
+        has_keys: bool,
+    ) -> Result<Self, Failure> {
+        let keys = has_keys.then(|| run_keys(run.path()));
+        let keys = keys.map(|keys| std::path::absolute(&keys).unwrap_or(keys));
+        let address = JoinAddress { servers: servers.to_vec(), token: token.to_owned(), keys };
         let bytes = serde_json::to_vec_pretty(&address).unwrap_or_default();
         run.write_secret(JOIN, &bytes)?;
         Ok(Self(run.path().join(JOIN)))
@@ -130,16 +143,31 @@ pub struct JoinOptions {
     pub target: String,
     /// The file with the run's secret.
     pub token_file: Option<PathBuf>,
+    /// The certificate of this worker, if the run's connections are encrypted.
+    pub tls: Option<JoinCertificate>,
     /// Where this process creates its folder.
     pub run_dir: Option<PathBuf>,
     /// The files and directories of this machine that the run may use.
     pub allowed: Vec<PathBuf>,
 }
 
+/// The files with a worker's certificate.
+#[derive(Clone, Debug)]
+pub struct JoinCertificate {
+    /// The authority's certificate.
+    pub ca: PathBuf,
+    /// The worker's certificate.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
 /// A server's address and the run's secret.
 struct RunAccess {
     address: String,
     credentials: Credentials,
+    /// The worker's name, if its certificate states one; server 0 gives it one otherwise.
+    name: String,
     /// Both were in the run's directory.
     is_from_file: bool,
 }
@@ -167,8 +195,13 @@ impl JoinOptions {
             let token = self.token_file.as_deref().map(|path| read_token("--token-file", path));
             let token = token.transpose()?.unwrap_or_default();
             let credentials = Credentials::with_token(token.as_bytes());
-            let address = self.target.clone();
-            return Ok(RunAccess { address, credentials, is_from_file: false });
+            let identity = self.tls.as_ref().map(JoinCertificate::read).transpose()?;
+            return Ok(RunAccess {
+                address: self.target.clone(),
+                name: identity.as_ref().and_then(own_name).unwrap_or_default(),
+                credentials: with_identity(credentials, identity),
+                is_from_file: false,
+            });
         }
         let path = path.join(JOIN);
         let wrong = |why: String| {
@@ -184,11 +217,34 @@ impl JoinOptions {
         let text = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
         let found: JoinAddress =
             serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let identity = found.keys.as_deref().map(join_identity).transpose();
+        let identity = identity.map_err(|error| wrong(error.to_string()))?;
         let credentials = Credentials::with_token(found.token.as_bytes());
+        let credentials = with_identity(credentials, identity);
+        let (name, is_from_file) = (String::new(), true);
         match found.servers.into_iter().next() {
-            Some(address) => Ok(RunAccess { address, credentials, is_from_file: true }),
+            Some(address) => Ok(RunAccess { address, credentials, name, is_from_file }),
             None => Err(wrong(format!("{JOIN} names no server"))),
         }
+    }
+}
+
+impl JoinCertificate {
+    fn read(&self) -> Result<TlsIdentity, Failure> {
+        let read = TlsIdentity::read(&self.ca, &self.cert, &self.key);
+        read.map_err(|error| Failure::Usage(format!("--ca, --cert and --key: {error}")))
+    }
+}
+
+/// The worker that a certificate states.
+fn own_name(identity: &TlsIdentity) -> Option<String> {
+    identity.own_task("worker", MAX_WORKERS)
+}
+
+fn with_identity(credentials: Credentials, identity: Option<TlsIdentity>) -> Credentials {
+    match identity {
+        None => credentials,
+        Some(identity) => credentials.with_tls(identity),
     }
 }
 
@@ -197,7 +253,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let activity = TaskActivity::default();
     activity.enforce(stop.clone())?;
-    let RunAccess { address, credentials, is_from_file } = options.access()?;
+    let RunAccess { address, credentials, name, is_from_file } = options.access()?;
     activity.set_wait(Some(&format!("waiting for the server at {address}")));
     let info = request_join_info(&address, &credentials, REQUEST_TIMEOUT)
         .map_err(|error| if is_from_file { options.stale(&error) } else { error.into() })?;
@@ -229,7 +285,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
         origin: info.origin,
         started: Instant::now(),
     };
-    let place = join_place(&info, credentials);
+    let place = join_place(&info, name, credentials);
     let enrolling = task(
         &place,
         Arc::new(EnrollingContext {
@@ -252,10 +308,10 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     joined.map_err(|error| Failure::from(error).with_signal(interrupt.signal()))
 }
 
-/// The place of a process that has no name yet.
-fn join_place(info: &JoinInfo, credentials: Credentials) -> TaskPlace {
+/// The place of a process that may have no name yet.
+fn join_place(info: &JoinInfo, name: String, credentials: Credentials) -> TaskPlace {
     let servers = info.servers.clone();
-    TaskPlace { slots: info.slots, servers, credentials, ..TaskPlace::default() }
+    TaskPlace { name, slots: info.slots, servers, credentials, ..TaskPlace::default() }
 }
 
 /// Where this process creates its folder: the directory the user names, the run's own if it is on

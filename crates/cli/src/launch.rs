@@ -56,7 +56,7 @@ pub fn launch(
     let hosts = hosts.transpose()?;
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     run.write(files::JOB, job.explain().as_bytes())?;
-    let _keys = RunKeys::make(plan, run.path())?;
+    let keys = RunKeys::make(plan, run.path())?;
     let hooks = TrainHooks {
         run: &run,
         options,
@@ -70,8 +70,9 @@ pub fn launch(
     let mut launched = LaunchedRun::start(launch_settings(plan), hosts.as_ref(), &hooks)?;
     let servers = launched.servers();
     let token = launched.token();
-    let join_file = (!servers.is_empty()).then(|| JoinFile::create(&run, &servers, token));
-    let _join_file = join_file.transpose()?;
+    let has_keys = keys.is_some();
+    let join_file = || JoinFile::create(&run, &servers, token, has_keys);
+    let _join_file = (!servers.is_empty()).then(join_file).transpose()?;
     launched.wait()?;
     let summary = read_summary(&run)?;
     let signal = interrupt.signal().filter(|_| summary.stop_reason == "interrupted");

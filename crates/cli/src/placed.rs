@@ -16,6 +16,7 @@ use paceline_record::names::{files, folders};
 
 use crate::Failure;
 use crate::checkpoint_copies::restore_own;
+use crate::credentials::tls_identity;
 use crate::end_limit::TaskActivity;
 use crate::launch::{LostSlots, TrainHooks, launch_settings, read_summary};
 use crate::progress::Progress;
@@ -69,9 +70,15 @@ impl<'a> PlacedProcess<'a> {
         let token = run_token(self.plan.cluster.token_file.as_deref())?;
         let secret = String::from_utf8_lossy(&token).into_owned();
         let dir = self.wanted_dir();
+        let roles = role_settings(self.plan, self.place);
+        // The process that only holds the meeting has no task of its own.
+        let rank = if self.place.part.joins() { self.place.rank } else { 0 };
+        let task = roles.task_of(rank, self.place.size)?.to_string();
+        let tls = tls_identity(self.plan, &task, None)?;
         let settings = MeetingSettings {
             place: self.place,
-            roles: role_settings(self.plan, self.place),
+            roles,
+            tls: tls.as_ref(),
             secret: Some(secret.as_str()).filter(|secret| !secret.is_empty()),
             dir: dir.as_deref(),
             run: start.as_ref(),

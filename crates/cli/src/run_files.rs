@@ -10,10 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paceline_depot::{Depot, DepotClient, DepotConfig, Gatherer};
+use paceline_depot::{Depot, DepotAddress, DepotClient, DepotConfig, Gatherer};
 use paceline_engine::Mode;
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir};
 use paceline_job::Plan;
+use paceline_net::Credentials;
 use paceline_place::{Cluster, Role, Task, bind_named, with_port};
 use paceline_record::names::folders;
 use paceline_record::{RunDir, TaskLog};
@@ -31,7 +32,8 @@ const LAST_FILES_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct DepotPlace<'a> {
     plan: &'a Plan,
     cluster: &'a Cluster,
-    token: &'a [u8],
+    /// What this task shows to the depot, or demands of those that connect to it.
+    credentials: &'a Credentials,
     /// The depot's address, `host:port`.
     address: String,
 }
@@ -41,7 +43,7 @@ impl<'a> DepotPlace<'a> {
     pub(crate) fn of(
         plan: &'a Plan,
         cluster: &'a Cluster,
-        token: &'a [u8],
+        credentials: &'a Credentials,
     ) -> Result<Option<Self>, Failure> {
         let Some(port) = plan.cluster.files_port else { return Ok(None) };
         let name = cluster.slot_name(0);
@@ -51,7 +53,7 @@ impl<'a> DepotPlace<'a> {
             return Err(Failure::Usage(text));
         };
         let address = with_port(address, port);
-        Ok(Some(Self { plan, cluster, token, address }))
+        Ok(Some(Self { plan, cluster, credentials, address }))
     }
 
     /// Whether this task keeps the files.
@@ -70,7 +72,12 @@ impl<'a> DepotPlace<'a> {
             stop.signal().is_some()
         };
         let limit = self.plan.cluster.start_timeout;
-        Some(DepotClient::new(self.address.clone(), self.token.to_vec(), limit, wait))
+        let place = DepotAddress {
+            address: self.address.clone(),
+            keeper: self.cluster.slot_name(0),
+            credentials: self.credentials.clone(),
+        };
+        Some(DepotClient::new(place, limit, wait))
     }
 
     /// Binds the depot's socket, before anything else starts.
@@ -78,8 +85,8 @@ impl<'a> DepotPlace<'a> {
         if !self.is_keeper() {
             return Ok(None);
         }
-        let has_token = !self.token.is_empty();
-        Ok(Some(bind_named(&self.address, has_token, &mut write_line)?))
+        let has_secret = self.credentials.has_secret();
+        Ok(Some(bind_named(&self.address, has_secret, &mut write_line)?))
     }
 
     /// Keeps the files of all other tasks in the run's directory.
@@ -92,7 +99,7 @@ impl<'a> DepotPlace<'a> {
     ) -> Result<Depot, Failure> {
         let names = self.other_tasks();
         let config = DepotConfig {
-            secret: self.token.to_vec(),
+            credentials: self.credentials.clone(),
             checkpoints: checkpoints.clone(),
             folders: names.map(|name| (name.clone(), run.task(&name))).collect(),
             note: Box::new(move |text| log.info(text)),

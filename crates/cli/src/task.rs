@@ -56,10 +56,10 @@ impl TaskStart {
     ) -> Result<Self, Failure> {
         let activity = TaskActivity::default();
         activity.enforce(stop.clone())?;
-        let token = run_token(plan.cluster.token_file.as_deref())?;
-        // Certificates are enough, but not for the files of tasks without a common disk.
-        let has_tls = plan.cluster.tls.is_some() && plan.cluster.files_port.is_none();
-        if token.is_empty() && !has_tls {
+        // A launcher gives its tasks a secret of its own.
+        let file = plan.cluster.token_file.as_deref().filter(|_| stop.channel.is_none());
+        let token = run_token(file)?;
+        if token.is_empty() && plan.cluster.tls.is_none() {
             return Err(Failure::Usage(NO_SECRET.into()));
         }
         let is_not_restarted = std::env::var_os(NOT_RESTARTED_VARIABLE).is_some();
@@ -79,7 +79,12 @@ pub(crate) fn run_task(
     // Of a run without servers, only substitutes of lost workers are launched by other workers.
     let is_substitute = is_not_restarted && stop.channel.is_some();
     activity.introduce(&cluster.task.to_string(), None);
-    let depot = DepotPlace::of(plan, cluster, &token)?;
+    // A launcher that does not restart its tasks has launched only some of the run's.
+    let is_local = stop.channel.is_some() && !is_not_restarted;
+    let name = cluster.task.to_string();
+    let launched = options.known_dir().filter(|_| is_local);
+    let credentials = credentials(plan, &name, launched, &token)?;
+    let depot = DepotPlace::of(plan, cluster, &credentials)?;
     let depot = depot.as_ref();
     let depot_listener = depot.map_or(Ok(None), DepotPlace::listen)?;
     let client = depot.and_then(|depot| depot.client(&activity, &stop));
@@ -96,9 +101,6 @@ pub(crate) fn run_task(
     }
     let run = join_run_dir(job, plan, cluster, options)?;
     let place = task_place(plan, cluster)?;
-    // A launcher that does not restart its tasks has launched only some of the run's.
-    let is_local = stop.channel.is_some() && !is_not_restarted;
-    let credentials = credentials(plan, &place.name, run.path(), &token, is_local)?;
     let place = TaskPlace { credentials, is_not_restarted, is_substitute, losses, ..place };
     let identity = job.run_identity(&terms(cluster, &place));
     let mut settings = plan.settings(identity, test_hooks::from_env());

@@ -49,6 +49,11 @@ impl TrainOptions {
         }
     }
 
+    /// The run's directory, if it is known: a launcher has opened it for its tasks.
+    pub(crate) fn known_dir(&self) -> Option<&Path> {
+        self.resume.as_deref().or(self.run_dir.as_deref())
+    }
+
     /// The checkpoint to resume from. Newer ones that are skipped are reported even if quiet.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>, Failure> {
         let Some(run) = &self.resume else { return Ok(None) };

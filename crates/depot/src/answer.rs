@@ -17,6 +17,10 @@ pub(crate) fn answer(
     channel: &mut Channel,
     Received { message, body }: Received<DepotRequest>,
 ) -> io::Result<()> {
+    if let Some(name) = foreign(channel, &message) {
+        let text = format!("a request for {name}, whose certificate it does not have");
+        return Err(io::Error::new(ErrorKind::PermissionDenied, text));
+    }
     let checkpoints = &depot.config.checkpoints;
     let reply = match message {
         DepotRequest::Claim { server } => claim(depot, server),
@@ -42,6 +46,26 @@ pub(crate) fn answer(
         }
     };
     channel.send(&reply, 0)
+}
+
+/// The task that must make a request, if the other side's certificate is that of another one.
+fn foreign(channel: &Channel, request: &DepotRequest) -> Option<String> {
+    let server = |index: usize| format!("ps:{index}");
+    let name = match request {
+        DepotRequest::Claim { server: at } | DepotRequest::Follow { server: at, .. } => {
+            server(at.index)
+        }
+        // In a run without servers, workers have the shards.
+        DepotRequest::Deliver { shard } if channel.may_be(&format!("worker:{}", shard.index)) => {
+            return None;
+        }
+        DepotRequest::Deliver { shard } => server(shard.index),
+        DepotRequest::List { task, .. }
+        | DepotRequest::Append { task, .. }
+        | DepotRequest::Done { task } => task.clone(),
+        DepotRequest::Manifest { .. } | DepotRequest::Shard { .. } => return None,
+    };
+    (!channel.may_be(&name)).then_some(name)
 }
 
 fn unknown(task: &str) -> DepotReply {

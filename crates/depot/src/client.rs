@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use paceline_checkpoint::{CheckpointError, DeliveredShard, RemoteCheckpoints, ServerNumber};
 use paceline_exchange::Generation;
+use paceline_trust::Credentials;
 
 use crate::channel::{Channel, Received};
 use crate::message::{DepotReply, DepotRequest};
@@ -22,6 +23,18 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// How often a wait for the depot is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
+/// Where the depot is, and what a task shows there.
+#[derive(Clone, Debug)]
+pub struct DepotAddress {
+    /// `host:port`.
+    pub address: String,
+    /// The task that keeps the files, such as `worker:0`. Its certificate must state this name, if
+    /// connections are encrypted.
+    pub keeper: String,
+    /// What the task shows and demands.
+    pub credentials: Credentials,
+}
+
 /// A task's access to the depot. Clones share a connection.
 #[derive(Clone)]
 pub struct DepotClient {
@@ -32,8 +45,7 @@ pub struct DepotClient {
 type WaitReport = dyn Fn(Option<&str>) -> bool + Send + Sync;
 
 struct ClientState {
-    address: String,
-    secret: Vec<u8>,
+    place: DepotAddress,
     limit: Duration,
     wait: Box<WaitReport>,
     channel: Mutex<Option<Channel>>,
@@ -41,28 +53,26 @@ struct ClientState {
 
 impl fmt::Debug for DepotClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DepotClient").field("address", &self.inner.address).finish_non_exhaustive()
+        f.debug_struct("DepotClient").field("place", &self.inner.place).finish_non_exhaustive()
     }
 }
 
 impl DepotClient {
-    /// The depot at this address, `host:port`. A request waits for it up to `limit`. `wait`
+    /// The depot at this address. A request waits for it up to `limit`. `wait`
     /// receives what is waited for, about once a second, and `None` at the end; it returns whether
     /// to give up.
     pub fn new(
-        address: String,
-        secret: Vec<u8>,
+        place: DepotAddress,
         limit: Duration,
         wait: impl Fn(Option<&str>) -> bool + Send + Sync + 'static,
     ) -> Self {
         let (wait, channel) = (Box::new(wait), Mutex::new(None));
-        Self { inner: Arc::new(ClientState { address, secret, limit, wait, channel }) }
+        Self { inner: Arc::new(ClientState { place, limit, wait, channel }) }
     }
 
     /// Another connection to the same depot, which waits this long.
     pub(crate) fn another(&self, limit: Duration) -> Self {
-        let ClientState { address, secret, .. } = &*self.inner;
-        Self::new(address.clone(), secret.clone(), limit, |_| false)
+        Self::new(self.inner.place.clone(), limit, |_| false)
     }
 
     /// Asks for something. A connection that was lost is made again, once the depot is there.
@@ -90,7 +100,7 @@ impl DepotClient {
             let mut gives_up = false;
             if reported.elapsed() >= REPORT_EVERY {
                 (reported, has_waited) = (Instant::now(), true);
-                let at = &self.inner.address;
+                let at = &self.inner.place.address;
                 let text = format!("waiting for the run's coordinator at {at}: {error}");
                 gives_up = (self.inner.wait)(Some(&text));
             }
@@ -102,7 +112,7 @@ impl DepotClient {
         if has_waited {
             (self.inner.wait)(None);
         }
-        let at = &self.inner.address;
+        let at = &self.inner.place.address;
         asked.map_err(|error| io::Error::new(error.kind(), format!("{at}: {error}")))
     }
 
@@ -115,7 +125,10 @@ impl DepotClient {
     ) -> io::Result<T> {
         let mut open = match channel.take() {
             Some(open) => open,
-            None => Channel::join(connect(&self.inner.address)?, &self.inner.secret)?,
+            None => {
+                let DepotAddress { address, keeper, credentials } = &self.inner.place;
+                Channel::join(connect(address)?, credentials, keeper)?
+            }
         };
         open.send(request, body)?;
         let found = talk(&mut open, &mut Conversation)?;

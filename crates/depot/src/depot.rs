@@ -1,11 +1,13 @@
 //! The side that keeps files: it accepts connections and answers requests.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use paceline_trust::StrangerRoom;
 
 use crate::answer::answer;
 use crate::channel::Channel;
@@ -17,6 +19,10 @@ const ACCEPT_EVERY: Duration = Duration::from_millis(20);
 /// Connections that may be open for each task: one that sends files, one for checkpoints, and one
 /// that the other side has given up.
 const CONNECTIONS_PER_TASK: usize = 3;
+/// Connections that have not proved that they belong to the run.
+const MAX_STRANGERS: usize = 512;
+/// The stack of a connection's thread.
+const STACK_BYTES: usize = 512 << 10;
 /// How long one wait for the last files lasts before it is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
@@ -37,6 +43,7 @@ impl Depot {
             config,
             is_over: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
+            strangers: StrangerRoom::new(MAX_STRANGERS),
             active: AtomicUsize::new(0),
             done: Mutex::default(),
             has_changed: Condvar::new(),
@@ -87,42 +94,52 @@ impl Drop for Depot {
     }
 }
 
-/// Accepts connections until the depot is dropped, each for a thread of its own. Further ones than
-/// tasks need wait in the system's queue.
+/// Accepts connections until the depot is dropped, each for a thread of its own.
 fn accept_all(listener: &TcpListener, state: &Arc<DepotState>) {
-    let most = CONNECTIONS_PER_TASK * (state.config.folders.len() + 1);
     while !state.is_over() {
-        let has_room = state.connections.load(Ordering::Relaxed) < most;
-        let accepted = if has_room { listener.accept().ok() } else { None };
-        let Some((stream, _)) = accepted else {
+        let Ok((stream, peer)) = listener.accept() else {
             thread::sleep(ACCEPT_EVERY);
             continue;
         };
-        let peer = stream.peer_addr();
-        state.connections.fetch_add(1, Ordering::Relaxed);
+        let Ok(other) = stream.try_clone() else { continue };
+        let place = state.strangers.enter(Box::new(move || {
+            let _ = other.shutdown(Shutdown::Both);
+        }));
         let shared = state.clone();
         let serve = move || {
-            if let Err(error) = serve(&shared, stream)
+            let accepted = Channel::accept(stream, &shared.config.credentials);
+            shared.strangers.leave(place);
+            let served = accepted.and_then(|channel| serve(&shared, channel));
+            if let Err(error) = served
                 && error.kind() == io::ErrorKind::PermissionDenied
-                && let Ok(peer) = peer
             {
                 (shared.config.note)(&format!("refused files from {peer}: {error}"));
             }
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
         };
-        if thread::Builder::new().name("depot-task".into()).spawn(serve).is_err() {
-            state.connections.fetch_sub(1, Ordering::Relaxed);
+        let thread = thread::Builder::new().name("depot-task".into()).stack_size(STACK_BYTES);
+        if thread.spawn(serve).is_err() {
+            state.strangers.leave(place);
         }
     }
 }
 
 /// Answers the requests of one connection, until it ends.
-fn serve(state: &DepotState, stream: TcpStream) -> io::Result<()> {
-    let mut channel = Channel::accept(stream, &state.config.secret)?;
+fn serve(state: &DepotState, mut channel: Channel) -> io::Result<()> {
+    let most = CONNECTIONS_PER_TASK * (state.config.folders.len() + 1);
+    if state.connections.fetch_add(1, Ordering::Relaxed) >= most {
+        state.connections.fetch_sub(1, Ordering::Relaxed);
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "too many connections"));
+    }
+    let served = answer_all(state, &mut channel);
+    state.connections.fetch_sub(1, Ordering::Relaxed);
+    served
+}
+
+fn answer_all(state: &DepotState, channel: &mut Channel) -> io::Result<()> {
     while !state.is_over() {
         let received = channel.receive::<DepotRequest>()?;
         state.active.fetch_add(1, Ordering::Relaxed);
-        let answered = answer(state, &mut channel, received);
+        let answered = answer(state, channel, received);
         state.active.fetch_sub(1, Ordering::Relaxed);
         answered?;
     }

@@ -5,7 +5,7 @@
 //! generations, fetch checkpoints and deliver shards. A [`Gatherer`] sends the files in a task's
 //! folder while they grow.
 //!
-//! - `channel.rs`: a connection, on which both sides have proved that they know the run's secret;
+//! - `channel.rs`: a connection, on which both sides have proved that they belong to the run;
 //! - `message.rs`: what they say;
 //! - `depot.rs`, `answer.rs`, `task_files.rs`: the side that keeps files;
 //! - `client.rs`, `gatherer.rs`: the side of a task;
@@ -23,14 +23,13 @@ mod client;
 mod copies;
 mod depot;
 mod gatherer;
-mod hmac;
 mod message;
 mod state;
 mod task_files;
 #[cfg(test)]
 mod tests;
 
-pub use client::DepotClient;
+pub use client::{DepotAddress, DepotClient};
 pub use copies::{Copier, FileStore, StoredRun, open_store};
 pub use depot::Depot;
 pub use gatherer::{GatherTime, Gatherer};

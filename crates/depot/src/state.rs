@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use paceline_checkpoint::CheckpointDir;
+use paceline_trust::{Credentials, StrangerRoom};
 
 /// What a depot keeps.
 pub struct DepotConfig {
-    /// The run's secret.
-    pub secret: Vec<u8>,
+    /// What tasks must prove.
+    pub credentials: Credentials,
     /// The run's checkpoints, on this machine.
     pub checkpoints: CheckpointDir,
     /// The folder of each task that sends files, by the task's name.
@@ -23,7 +24,10 @@ pub struct DepotConfig {
 pub(crate) struct DepotState {
     pub(crate) config: DepotConfig,
     pub(crate) is_over: AtomicBool,
+    /// Connections that have proved that they belong to the run.
     pub(crate) connections: AtomicUsize,
+    /// Those that have not.
+    pub(crate) strangers: StrangerRoom<Box<dyn FnOnce() + Send>>,
     /// Requests that are being answered.
     pub(crate) active: AtomicUsize,
     /// Tasks that have sent everything.

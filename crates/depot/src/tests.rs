@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_checkpoint::{CheckpointDir, RemoteCheckpoints, ServerNumber};
+use paceline_trust::Credentials;
 
-use crate::client::DepotClient;
+use crate::client::{DepotAddress, DepotClient};
 use crate::depot::Depot;
 use crate::gatherer::{GatherTime, Gatherer};
 use crate::message::DepotRequest;
@@ -36,7 +37,7 @@ impl TestDepot {
 
     fn restart(&mut self, listener: TcpListener) {
         let config = DepotConfig {
-            secret: SECRET.to_vec(),
+            credentials: Credentials::with_token(SECRET),
             checkpoints: CheckpointDir::new(self.run.path().join("checkpoints")),
             folders: vec![("worker:1".into(), self.run.path().join("worker_1"))],
             note: Box::new(|_| {}),
@@ -49,8 +50,15 @@ impl TestDepot {
     }
 
     fn client_with(&self, secret: &[u8]) -> DepotClient {
-        let limit = Duration::from_millis(300);
-        DepotClient::new(self.address.clone(), secret.to_vec(), limit, |_| false)
+        DepotClient::new(self.place(secret), Duration::from_millis(300), |_| false)
+    }
+
+    fn place(&self, secret: &[u8]) -> DepotAddress {
+        DepotAddress {
+            address: self.address.clone(),
+            keeper: "worker:0".into(),
+            credentials: Credentials::with_token(secret),
+        }
     }
 
     fn kept(&self, name: &str) -> Option<Vec<u8>> {
@@ -125,11 +133,11 @@ fn a_peer_without_the_secret_gets_no_answer_and_costs_no_memory() {
     let refused = depot.client_with(b"another").manifest(None).unwrap_err().to_string();
     assert!(refused.contains("another secret"), "{refused}");
     let mut stream = TcpStream::connect(&depot.address).unwrap();
-    // The proof is wrong, and behind it a message claims four gigabytes.
+    // It is no first message, and behind it a message claims four gigabytes.
     stream.write_all(&[0xff; 64 + 12]).unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    assert_eq!(answer.len(), 8 + 32, "the greeting and nothing more");
+    assert!(answer.is_empty(), "nothing is said to a stranger");
     assert!(depot.client().manifest(None).unwrap().is_none());
 }
 
@@ -168,10 +176,7 @@ fn servers_that_claim_through_the_depot_enter_one_generation_and_a_lost_one_begi
 #[test]
 fn a_request_waits_for_a_depot_that_comes_back() {
     let mut depot = TestDepot::start();
-    let client =
-        DepotClient::new(depot.address.clone(), SECRET.to_vec(), Duration::from_secs(20), |_| {
-            false
-        });
+    let client = DepotClient::new(depot.place(SECRET), Duration::from_secs(20), |_| false);
     assert!(client.manifest(None).unwrap().is_none());
     depot.depot = None;
     let asked = thread::spawn(move || client.manifest(None).unwrap().is_none());
@@ -183,4 +188,14 @@ fn a_request_waits_for_a_depot_that_comes_back() {
     };
     depot.restart(listener);
     assert!(asked.join().unwrap());
+}
+
+#[test]
+fn strangers_keep_no_task_out() {
+    let depot = TestDepot::start();
+    let _idle: Vec<_> = (0..600).map(|_| TcpStream::connect(&depot.address).unwrap()).collect();
+    let client = DepotClient::new(depot.place(SECRET), Duration::from_secs(20), |_| false);
+    let begun = Instant::now();
+    assert!(client.manifest(None).unwrap().is_none());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }

@@ -45,16 +45,16 @@ pub fn run_worker(
 
 /// Joins a run that is under way, and fills slots until it is over or the worker leaves.
 ///
-/// Server 0 names the process. `named` receives the name, such as `worker:3`, and returns the task
+/// Server 0 names the process, unless its place has a name. `named` receives the name, such as `worker:3`, and returns the task
 /// to train as: its recorders and log belong to that name.
 pub fn join_run<'a>(
     task: &TrainingTask<'_>,
     named: impl FnOnce(&str) -> Result<TrainingTask<'a>, TrainError>,
 ) -> Result<(), TrainError> {
     let id = process_id();
-    let nameless = ProcessName { id, name: String::new() };
+    let own = ProcessName { id, name: task.place.name.clone() };
     let gives_up = || task.context.stop_signal().is_some();
-    let roster = enrol(task, nameless, &gives_up)?;
+    let roster = enrol(task, own, &gives_up)?;
     let name = roster.name().to_owned();
     let task = &named(&name)?;
     let process = &ProcessState::new(ProcessName { id, name });

@@ -107,6 +107,7 @@ mod control_frame;
 mod frame;
 mod gate;
 mod generation;
+mod incarnation;
 mod job_identity;
 mod keys;
 mod mean;

@@ -22,6 +22,7 @@ mod scratch;
 mod server_target;
 mod target;
 mod text_targets;
+mod trust_target;
 
 pub use drive::{DriveLimit, DriveResult, drive};
 pub use target::FuzzTarget;
@@ -34,11 +35,14 @@ pub const TARGETS: &[FuzzTarget] = &[
     target("keys", server_target::keys, server_target::key_seeds),
     target("client", server_target::client, server_target::client_seeds),
     target("mesh", mesh_target::mesh, mesh_target::mesh_seeds),
+    target("handshake", trust_target::handshake, trust_target::handshake_seeds),
+    target("tls", trust_target::tls, trust_target::tls_seeds),
     target("http", text_targets::http, text_targets::http_seeds),
     target("job", text_targets::job, text_targets::job_seeds),
     target("tf_config", text_targets::tf_config, text_targets::tf_config_seeds),
     target("summary", text_targets::summary, text_targets::summary_seeds),
     target("libsvm", text_targets::libsvm, text_targets::libsvm_seeds),
+    target("libffm", text_targets::libffm, text_targets::libffm_seeds),
     target("criteo", text_targets::criteo, text_targets::criteo_seeds),
     target("tfrecord", text_targets::tfrecord, text_targets::tfrecord_seeds),
     target("csv", text_targets::csv, text_targets::csv_seeds),

@@ -95,6 +95,15 @@ pub(crate) fn libsvm_seeds() -> Vec<Vec<u8>> {
     texts(&["1 1:0.5 3:-2e-3 # note\n0 2:1\n-1 7:1 1048576:1\n", "+1 qid:3 1:1\r\n0\n1 5:1e38\n"])
 }
 
+/// Rows of LIBFFM.
+pub(crate) fn libffm(bytes: &[u8]) {
+    rows(bytes, SparseFormat::Libffm);
+}
+
+pub(crate) fn libffm_seeds() -> Vec<Vec<u8>> {
+    texts(&["1 0:1:0.5 3:7:-2e-3\n0 1:2:1\n", "-1 39:1048576:1 0:0:1\r\n1\n"])
+}
+
 /// Rows of Criteo.
 pub(crate) fn criteo(bytes: &[u8]) {
     rows(bytes, SparseFormat::Criteo);

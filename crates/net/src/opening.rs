@@ -10,7 +10,7 @@ use paceline_exchange::{
 };
 use paceline_trust::{
     Accepted, Answered, CHALLENGE_BYTES, Claims, Credentials, Dialer, FIRST_BYTES, FrameKeys,
-    HandshakeAcceptor, HandshakeError, MAGIC, PROOF_BYTES, Statement,
+    HandshakeAcceptor, HandshakeError, MAGIC, PROOF_BYTES, Service, Statement,
 };
 
 use crate::inbound::would_block;
@@ -27,8 +27,9 @@ pub(crate) enum OpeningError {
     /// The two sides do not accept each other's certificates.
     #[error("{0}")]
     Certificate(String),
-    #[error("wrong token (its proof is wrong, or was changed on the way)")]
-    Doubtful,
+    /// What makes the handshake fail may have been changed on the way.
+    #[error("{0}, if nothing was changed on the way")]
+    Doubtful(HandshakeError),
     /// The first version of the protocol without a handshake was 9.
     #[error("protocol version {0}, not {PROTOCOL_VERSION}")]
     OlderVersion(u16),
@@ -45,6 +46,7 @@ impl OpeningError {
         let code = match error {
             HandshakeError::Version { .. } => RefuseCode::WrongVersion,
             HandshakeError::Token | HandshakeError::Seals => RefuseCode::WrongToken,
+            HandshakeError::Service => RefuseCode::WrongServer,
             HandshakeError::Magic | HandshakeError::Random(_) => return None,
         };
         let text = match error {
@@ -119,7 +121,8 @@ impl Dialing {
         claims: Claims,
         is_sealed: bool,
     ) -> Result<Self, OpeningError> {
-        let statement = Statement { version: PROTOCOL_VERSION, claims, is_sealed };
+        let (version, service) = (PROTOCOL_VERSION, Service::Training);
+        let statement = Statement { version, service, claims, is_sealed };
         let dialer = Dialer::new(credentials, statement)?;
         write(stream, dialer.first())?;
         Ok(Self { dialer, credentials: credentials.clone(), challenge: Message::EMPTY })
@@ -145,11 +148,13 @@ impl Dialing {
         };
         let Some(challenge) = challenge else { return Ok(None) };
         let answered = self.dialer.answer(challenge);
-        let is_proved = !matches!(answered, Err(HandshakeError::Token));
-        if self.credentials.is_doubtful(is_proved) {
-            return Err(OpeningError::Doubtful);
-        }
-        let Answered { proof, keys } = answered?;
+        let Answered { proof, keys } = match answered {
+            Err(error) if self.credentials.is_doubtful(false) => {
+                return Err(OpeningError::Doubtful(error));
+            }
+            answered => answered?,
+        };
+        self.credentials.is_doubtful(true);
         write(stream, &proof)?;
         Ok(Some(keys))
     }
@@ -190,7 +195,8 @@ impl Accepting {
                 return Err(OpeningError::OlderVersion(version));
             }
             let (credentials, seals) = (&self.credentials, self.requires_seals);
-            match HandshakeAcceptor::challenge(credentials, PROTOCOL_VERSION, seals, first) {
+            let (service, version) = (Service::Training, PROTOCOL_VERSION);
+            match HandshakeAcceptor::challenge(credentials, service, version, seals, first) {
                 Ok((acceptor, challenge)) => {
                     write(stream, &challenge)?;
                     self.acceptor = Some(acceptor);

@@ -58,6 +58,10 @@ impl PeerStream {
         Some(tls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Whether the other end may be this task: its certificate says so, or none is needed.
     pub(crate) fn may_be(&self, task: &str) -> bool {
         self.tls().is_none_or(|tls| tls.is_peer(task))

@@ -47,13 +47,17 @@ impl LinkObserver for QuietWorker {
 }
 
 fn server(generation: u64) -> Server {
+    server_for(1, generation)
+}
+
+fn server_for(workers: usize, generation: u64) -> Server {
     let mut layout = Layout::new();
     layout.push("weight", &[2], Group::Weights);
     let optimizer = OptimizerState::new(Sgd::new(0.5), &layout, 0..2);
     let config = ServerConfig {
         on_loss: OnLoss::Continue,
         rejoin_ms: 60_000,
-        ..ServerConfig::new(ModeConfig::Async, 1, 2)
+        ..ServerConfig::new(ModeConfig::Async, workers, 2)
     };
     let mut server = Server::new(config, Store::dense(START.to_vec(), optimizer));
     server.enter_generation(Generation { number: generation, base: None });
@@ -131,4 +135,40 @@ fn without_a_rejoin_timeout_a_lost_server_is_an_error_that_names_it() {
     });
     let error = servers.exchange(0, 1, &[0.2, 0.4], &mut QuietWorker).unwrap_err();
     assert!(matches!(&error, LinkError::Lost { task, .. } if task == "ps:0"), "{error}");
+}
+
+#[test]
+fn a_thousand_workers_connect_to_one_server_and_push() {
+    const WORKERS: usize = 1_000;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let work = |slot: u32| {
+        let client = ClientConfig { slot, ..ClientConfig::new(PeerRole::Worker, 1, 2) };
+        let config = ConnectConfig {
+            credentials: credentials(),
+            ..ConnectConfig::new(client, vec![address.clone()])
+        };
+        let mut servers = ServerConnections::connect(config, &mut QuietWorker).unwrap();
+        let gradient = [2.0 / WORKERS as f32, 0.0];
+        let pushed = servers.exchange(0, 1, &gradient, &mut QuietWorker).unwrap();
+        assert_eq!(pushed, LinkOutcome::Done(()));
+        let left = servers.leave(b"report", &mut QuietWorker).unwrap();
+        assert_eq!(left, LinkOutcome::Done(()));
+        if slot == 0 {
+            servers.finish(&mut QuietWorker).unwrap();
+        }
+    };
+    let never = AtomicBool::new(false);
+    let mut server = server_for(WORKERS, 1);
+    thread::scope(|scope| {
+        let serving =
+            scope.spawn(|| serve(&listener, &mut server, &credentials(), &mut KillSwitch(&never)));
+        let work = &work;
+        for slot in (0..WORKERS as u32).rev() {
+            let small = thread::Builder::new().stack_size(256 << 10);
+            small.spawn_scoped(scope, move || work(slot)).unwrap();
+        }
+        assert_eq!(serving.join().unwrap().unwrap(), ServeEnd::Finished);
+    });
+    assert!(server.stats().slots.iter().all(|slot| slot.applied == 1), "each push once");
 }

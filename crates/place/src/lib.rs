@@ -52,7 +52,6 @@ mod cluster;
 mod deploy;
 mod emulate;
 mod error;
-mod keyed_hash;
 mod launch_hooks;
 mod launcher;
 mod launcher_channel;

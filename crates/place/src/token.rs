@@ -1,12 +1,13 @@
 //! The secret that all tasks of a run share, and the credential that only reads.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::PlaceError;
-use crate::keyed_hash::hmac;
+use paceline_trust::{is_private, keyed_hash, random_bytes};
 
 /// The environment variable through which the launcher gives its tasks the run's secret.
 pub const TOKEN_VARIABLE: &str = "PACELINE_TOKEN";
@@ -20,15 +21,27 @@ const MAX_TOKEN_BYTES: usize = 256;
 /// What the credential for reading is derived with.
 const READ_ONLY: &[u8] = b"paceline read-only";
 
-/// The run's secret: the launcher's, or the one in `file`; empty if there is none.
+/// The run's secret: that of the environment, or the one in `file`; empty if there is none.
+///
+/// # Errors
+/// If both are there and differ, or one of them cannot be used.
 pub fn run_token(file: Option<&Path>) -> Result<Vec<u8>, PlaceError> {
-    if let Some(token) = std::env::var_os(TOKEN_VARIABLE) {
-        let token = token.into_encoded_bytes();
-        check_length(TOKEN_VARIABLE, &token)?;
-        return Ok(token);
+    let variable = std::env::var_os(TOKEN_VARIABLE).map(OsString::into_encoded_bytes);
+    choose_token(variable, file)
+}
+
+fn choose_token(variable: Option<Vec<u8>>, file: Option<&Path>) -> Result<Vec<u8>, PlaceError> {
+    let in_file = file.map(|path| read_token("cluster.token_file", path)).transpose()?;
+    let in_file = in_file.map(String::into_bytes);
+    let Some(token) = variable else { return Ok(in_file.unwrap_or_default()) };
+    check_length(TOKEN_VARIABLE, &token)?;
+    if in_file.is_some_and(|other| other != token) {
+        return Err(PlaceError::Usage(format!(
+            "{TOKEN_VARIABLE} and the file that cluster.token_file names have different secrets; \
+             unset the variable, or give both the same"
+        )));
     }
-    let Some(path) = file else { return Ok(Vec::new()) };
-    read_token("cluster.token_file", path).map(String::into_bytes)
+    Ok(token)
 }
 
 /// The secret in a file, which the key or option `option` names.
@@ -39,7 +52,7 @@ pub fn read_token(option: &str, path: &Path) -> Result<String, PlaceError> {
     let wrong = |why: String| PlaceError::Usage(format!("{option} {}: {why}", path.display()));
     let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
     let about = file.metadata().map_err(|error| wrong(error.to_string()))?;
-    if !is_private(about.mode(), about.uid()) {
+    if !is_private(&about) {
         let mode = about.mode() & 0o777;
         return Err(wrong(format!(
             "others may read this secret (its mode is {mode:03o}); run `chmod 600 {}`, and choose \
@@ -59,13 +72,6 @@ pub fn read_token(option: &str, path: &Path) -> Result<String, PlaceError> {
     Ok(token.to_owned())
 }
 
-/// Whether only the owner of a file may read it. As for other programs' secrets, a file of the
-/// system's administrator may also be readable by a group: Kubernetes mounts secrets so.
-fn is_private(mode: u32, owner: u32) -> bool {
-    let allowed = if owner == 0 { 0o740 } else { 0o700 };
-    mode & 0o777 & !allowed == 0
-}
-
 fn check_length(what: &str, token: &[u8]) -> Result<(), PlaceError> {
     if (MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len()) {
         return Ok(());
@@ -80,14 +86,13 @@ fn check_length(what: &str, token: &[u8]) -> Result<(), PlaceError> {
 /// The credential that lets a person or a program read metrics and the page, and nothing else. It
 /// follows from the run's secret and does not reveal it.
 pub fn read_only_token(token: &str) -> String {
-    let hash = hmac(token.as_bytes(), READ_ONLY);
+    let hash = keyed_hash(token.as_bytes(), READ_ONLY);
     hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A new secret.
 pub(crate) fn make_token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let bytes: [u8; 16] = random_bytes()?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -122,9 +127,22 @@ mod tests {
     }
 
     #[test]
-    fn only_an_administrators_file_may_be_shared_with_a_group() {
-        assert!(is_private(0o100_440, 0) && is_private(0o100_640, 0) && !is_private(0o100_644, 0));
-        assert!(!is_private(0o100_440, 1_000) && is_private(0o100_600, 1_000));
+    fn a_secret_of_the_environment_and_another_one_in_a_file_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let (one, other) = ("0123456789abcdef", "0123456789abcdeg");
+        fs::write(&path, one).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let choose = |variable: Option<&str>, file: Option<&Path>| {
+            choose_token(variable.map(|text| text.into()), file).map_err(|error| error.to_string())
+        };
+        assert_eq!(choose(Some(one), Some(&path)), Ok(one.into()));
+        assert_eq!(choose(Some(other), None), Ok(other.into()));
+        assert_eq!(choose(None, Some(&path)), Ok(one.into()));
+        assert_eq!(choose(None, None), Ok(Vec::new()));
+        let error = choose(Some(other), Some(&path)).unwrap_err();
+        assert!(error.contains("PACELINE_TOKEN") && error.contains("cluster.token_file"));
+        assert!(!error.contains(one) && !error.contains(other), "{error}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | message | from | bytes |
 //! |---|---|---|
-//! | first | dialer | magic 4, version 2, seals 1, role 1, slot 4, incarnation 8, nonce 32 |
+//! | first | dialer | magic 4, version 2, service and seals 1, role 1, slot 4, incarnation 8, nonce 32 |
 //! | challenge | acceptor | magic 4, version 2, status 1, reserved 1, nonce 32, proof 32 |
 //! | proof | dialer | 32 |
 //!
@@ -11,13 +11,17 @@
 //! the dialer claims cannot be changed on the way, and the secret itself never travels. The keys of
 //! the connection are made in the same way. An acceptor that refuses the first message says why in
 //! the status and proves nothing.
+//!
+//! The byte before the role has 1 for sealed frames, and twice the number of the service that the
+//! dialer wants. So a connection for one service cannot be redirected to another one.
 
 use std::io;
 
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use crate::credentials::Credentials;
+use crate::keyed_hash::keyed_hasher;
 use crate::random::random_bytes;
 use crate::seal::FrameKeys;
 
@@ -38,6 +42,18 @@ const NONCE_BYTES: usize = 32;
 const ACCEPTED: u8 = 0;
 const WRONG_VERSION: u8 = 1;
 const SEALS_REQUIRED: u8 = 2;
+const OTHER_SERVICE: u8 = 3;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Gradients and parameters, between workers, servers and evaluators.
+    Training = 0,
+    /// The meeting of processes that a scheduler started.
+    Meeting = 1,
+    /// The files of tasks that share no disk.
+    Files = 2,
+}
 
 /// What a dialer says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +71,8 @@ pub struct Claims {
 pub struct Statement {
     /// The version of the protocol.
     pub version: u16,
+    /// What the connection is for.
+    pub service: Service,
     /// What the dialer says of itself.
     pub claims: Claims,
     /// Whether frames are sealed.
@@ -81,6 +99,9 @@ pub enum HandshakeError {
     /// The dialer wants to send frames without seals, which the acceptor does not allow.
     #[error("its frames would not be sealed, but this run's are beyond one launcher's loopback")]
     Seals,
+    /// The dialer wants another service than the acceptor has.
+    #[error("it expects another service of Paceline at this port")]
+    Service,
     /// The operating system gives no random numbers.
     #[error("no random numbers: {0}")]
     Random(#[from] io::Error),
@@ -109,7 +130,8 @@ impl Dialer {
         let mut first = [0; FIRST_BYTES];
         first[..4].copy_from_slice(&MAGIC);
         first[4..6].copy_from_slice(&statement.version.to_le_bytes());
-        (first[6], first[7]) = (u8::from(statement.is_sealed), role);
+        first[6] = u8::from(statement.is_sealed) | (statement.service as u8) << 1;
+        first[7] = role;
         first[8..12].copy_from_slice(&slot.to_le_bytes());
         first[12..20].copy_from_slice(&incarnation.to_le_bytes());
         first[20..].copy_from_slice(&nonce);
@@ -125,6 +147,10 @@ impl Dialer {
     pub fn answer(&self, challenge: &[u8; CHALLENGE_BYTES]) -> Result<Answered, HandshakeError> {
         if challenge[..4] != MAGIC {
             return Err(HandshakeError::Magic);
+        }
+        // Services have versions of their own.
+        if challenge[6] == OTHER_SERVICE {
+            return Err(HandshakeError::Service);
         }
         let (theirs, ours) = (version_of(challenge), self.statement.version);
         if theirs != ours || challenge[6] == WRONG_VERSION {
@@ -166,6 +192,7 @@ impl HandshakeAcceptor {
     /// If the dialer is refused; [`HandshakeError::refusal`] is the answer then.
     pub fn challenge(
         credentials: &Credentials,
+        service: Service,
         version: u16,
         requires_seals: bool,
         first: &[u8; FIRST_BYTES],
@@ -173,11 +200,14 @@ impl HandshakeAcceptor {
         if first[..4] != MAGIC {
             return Err(HandshakeError::Magic);
         }
+        if first[6] >> 1 != service as u8 {
+            return Err(HandshakeError::Service);
+        }
         let theirs = version_of(first);
         if theirs != version {
             return Err(HandshakeError::Version { theirs, ours: version });
         }
-        let is_sealed = first[6] == 1;
+        let is_sealed = first[6] & 1 == 1;
         if requires_seals && !is_sealed {
             return Err(HandshakeError::Seals);
         }
@@ -208,6 +238,7 @@ impl HandshakeError {
         match self {
             HandshakeError::Version { .. } => Some(status(version, WRONG_VERSION)),
             HandshakeError::Seals => Some(status(version, SEALS_REQUIRED)),
+            HandshakeError::Service => Some(status(version, OTHER_SERVICE)),
             _ => None,
         }
     }
@@ -240,10 +271,7 @@ struct Secrets(Hmac<Sha256>);
 
 impl Secrets {
     fn new(credentials: &Credentials, first: &[u8; FIRST_BYTES], challenge: &[u8]) -> Self {
-        let mut hash = match Hmac::<Sha256>::new_from_slice(credentials.token()) {
-            Ok(hash) => hash,
-            Err(_) => unreachable!("a key may have any length"),
-        };
+        let mut hash = keyed_hasher(credentials.token());
         hash.update(b"paceline handshake");
         hash.update(first);
         hash.update(challenge);

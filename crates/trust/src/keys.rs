@@ -1,7 +1,7 @@
 //! A small certificate authority: the keys and certificates of a cluster's tasks.
 
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,6 +11,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
+use crate::private_file::is_private;
 use crate::tls::{dns_name, role_name};
 
 /// The authority's certificate, in its own directory and in each host's.
@@ -50,7 +51,11 @@ impl Authority {
         let validity = Duration::from_secs(u64::from(days) * 86_400);
         make_dir(dir)?;
         let (pem_path, key_path) = (dir.join(CA_FILE), dir.join(CA_KEY_FILE));
-        if key_path.exists() {
+        if let Ok(about) = key_path.metadata() {
+            if !is_private(&about) {
+                let why = "others can read this key; use chmod 600";
+                return Err(at(&key_path)(io::Error::new(ErrorKind::PermissionDenied, why)));
+            }
             let key = KeyPair::from_pem(&read(&key_path)?)?;
             let issuer = Issuer::new(authority_params(validity)?, key);
             return Ok(Self { issuer, pem: read(&pem_path)?, validity });
@@ -81,14 +86,23 @@ impl Authority {
         if !ca.exists() {
             write_new(&ca, &self.pem)?;
         }
-        for task in tasks {
-            let key = KeyPair::generate()?;
-            let certificate = task_params(task, self.validity)?.signed_by(&key, &self.issuer)?;
-            let files = CertificateFiles::of(dir, task);
-            write_new(&files.key, &key.serialize_pem())?;
-            write_new(&files.cert, &certificate.pem())?;
-        }
-        Ok(())
+        tasks.iter().try_for_each(|task| self.write_one(dir, task, std::slice::from_ref(task)))
+    }
+
+    /// Writes a key and a certificate with this name that state several tasks: their holder may be
+    /// any of them.
+    pub fn write_one(
+        &self,
+        dir: &Path,
+        name: &str,
+        tasks: &[String],
+    ) -> Result<(), CertificateError> {
+        let key = KeyPair::generate()?;
+        let params = task_params(name, tasks, self.validity)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let files = CertificateFiles::of(dir, name);
+        write_new(&files.key, &key.serialize_pem())?;
+        write_new(&files.cert, &certificate.pem())
     }
 }
 
@@ -121,14 +135,20 @@ fn authority_params(validity: Duration) -> Result<CertificateParams, Certificate
     Ok(params)
 }
 
-fn task_params(task: &str, validity: Duration) -> Result<CertificateParams, CertificateError> {
-    let params = CertificateParams::new(vec![dns_name(task), role_name(task)])?;
+fn task_params(
+    name: &str,
+    tasks: &[String],
+    validity: Duration,
+) -> Result<CertificateParams, CertificateError> {
+    let mut names: Vec<_> = tasks.iter().map(|task| dns_name(task)).collect();
+    names.extend(tasks.first().map(|task| role_name(task)));
+    let params = CertificateParams::new(names)?;
     let mut params = valid_for(params, validity);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     // A task accepts connections and opens some.
     params.extended_key_usages =
         vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    params.distinguished_name.push(DnType::CommonName, task);
+    params.distinguished_name.push(DnType::CommonName, name);
     params.use_authority_key_identifier_extension = true;
     Ok(params)
 }

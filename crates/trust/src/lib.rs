@@ -5,6 +5,9 @@
 //!   proves that it knows the run's secret, without sending it.
 //! - [`FrameSealer`] and [`FrameOpener`] protect frames by keyed hashes, with a key that only this
 //!   connection has.
+//! - [`MessageChannel`] is a connection that carries messages, with all of this, over a stream that
+//!   blocks.
+//! - [`StrangerRoom`] bounds the connections that have not proved themselves.
 //! - [`TlsIdentity`] and [`TlsSession`] encrypt a connection between tasks with certificates, which
 //!   an [`Authority`] makes.
 
@@ -13,17 +16,25 @@
 
 mod credentials;
 mod handshake;
+mod keyed_hash;
 mod keys;
+mod message_channel;
+mod private_file;
 mod random;
 mod seal;
+mod stranger_room;
 mod tls;
 
 pub use credentials::Credentials;
 pub use handshake::{
     Accepted, Answered, CHALLENGE_BYTES, Claims, Dialer, FIRST_BYTES, HandshakeAcceptor,
-    HandshakeError, MAGIC, PROOF_BYTES, Statement,
+    HandshakeError, MAGIC, PROOF_BYTES, Service, Statement,
 };
+pub use keyed_hash::{HASH_BYTES, keyed_hash};
 pub use keys::{Authority, CA_FILE, CertificateError, CertificateFiles, file_name};
+pub use message_channel::MessageChannel;
+pub use private_file::is_private;
 pub use random::random_bytes;
 pub use seal::{FrameKeys, FrameOpener, FrameSealer, SEAL_BYTES, SealError};
+pub use stranger_room::{StrangerPlace, StrangerRoom};
 pub use tls::{TlsError, TlsIdentity, TlsSession};

@@ -39,7 +39,7 @@ use crate::cli::{CheckpointCommand, Command, ExplainArgs, TraceCommand, TrainArg
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
 use crate::job_args::JobArgs;
-use crate::join::{JoinOptions, join, remove_join_file};
+use crate::join::{JoinCertificate, JoinOptions, join, remove_join_file};
 use crate::layer_table::layer_table;
 use crate::placed::find_placement;
 use crate::progress::write_line;
@@ -141,8 +141,10 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
 
 fn run_worker(args: WorkerArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
-    let WorkerArgs { join: target, token_file, run_dir, allow: allowed } = args;
-    join(&JoinOptions { target, token_file, run_dir, allowed }, &interrupt)
+    let WorkerArgs { join: target, token_file, ca, cert, key, run_dir, allow: allowed } = args;
+    let files = ca.zip(cert).zip(key);
+    let tls = files.map(|((ca, cert), key)| JoinCertificate { ca, cert, key });
+    join(&JoinOptions { target, token_file, tls, run_dir, allowed }, &interrupt)
 }
 
 fn run_bench(command: BenchCommand) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
-use crate::hmac::{HASH, hmac};
+use paceline_trust::{HASH_BYTES, keyed_hash};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -89,7 +89,7 @@ impl S3Credentials {
         let scope = format!("{}/{}/s3/aws4_request", &time[..8], self.region);
         let hash = hex(&Sha256::digest(&canonical));
         let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{hash}");
-        let signature = hex(&hmac(&self.signing_key(&time[..8]), text.as_bytes()));
+        let signature = hex(&keyed_hash(&self.signing_key(&time[..8]), text.as_bytes()));
         let signed = format!("SignedHeaders={names}, Signature={signature}");
         let by = format!("AWS4-HMAC-SHA256 Credential={}/{scope}, {signed}", self.key);
         headers.push(("authorization", by));
@@ -100,10 +100,10 @@ impl S3Credentials {
     }
 
     /// The key for the signatures of a day.
-    fn signing_key(&self, day: &str) -> [u8; HASH] {
-        let first = hmac(format!("AWS4{}", self.secret).as_bytes(), day.as_bytes());
-        let second = hmac(&first, self.region.as_bytes());
-        hmac(&hmac(&second, b"s3"), b"aws4_request")
+    fn signing_key(&self, day: &str) -> [u8; HASH_BYTES] {
+        let first = keyed_hash(format!("AWS4{}", self.secret).as_bytes(), day.as_bytes());
+        let second = keyed_hash(&first, self.region.as_bytes());
+        keyed_hash(&keyed_hash(&second, b"s3"), b"aws4_request")
     }
 }
 

@@ -8,6 +8,7 @@
 
 use super::peer::{COORDINATOR, ReplicaPosition};
 use super::state::Replica;
+use crate::incarnation::is_plausible_incarnation;
 use crate::{
     ControlFrame, Flags, FrameKind, Generation, Header, Hello, MessageError, PeerRole,
     ProtocolError, Refusal, RefuseCode, RunIdentity, Welcome,
@@ -80,13 +81,20 @@ impl Replica {
         Ok(slot)
     }
 
-    /// Unless the run recovers from losses, all workers must be where the run begins.
+    /// Unless the run recovers from losses, all workers must be where the run begins. Otherwise no
+    /// worker can be ahead of one that takes part in the run by more than the present step; only a
+    /// process that has just begun does not know how far the run is.
     fn check_position(&self, theirs: Option<ReplicaPosition>) -> Result<(), Refusal> {
+        let there = theirs.map_or(0, |position| position.step);
+        let here = self.global_step;
+        let takes_part = here > self.begun_at && !self.is_incomplete;
+        if self.config.recovers && takes_part && there > here + 1 {
+            let text = format!("it says that it has made {there} steps, but the run {here}");
+            return Err(Refusal::new(RefuseCode::NotNow, text));
+        }
         if self.config.recovers || theirs == self.position() {
             return Ok(());
         }
-        let there = theirs.map_or(0, |position| position.step);
-        let here = self.global_step;
         let text = format!("it begins with step {there}, but this worker with step {here}");
         Err(Refusal::new(RefuseCode::NotNow, text))
     }
@@ -123,6 +131,12 @@ impl Replica {
         if self.peers[slot].incarnation.is_some_and(|known| hello.incarnation < known) {
             let text = format!("a newer process has taken over {}", self.name(slot));
             return Err(Refusal::new(RefuseCode::SlotTaken, text));
+        }
+        let known = self.peers.iter().filter_map(|peer| peer.incarnation).max();
+        let latest = known.unwrap_or(0).max(config.incarnation);
+        if !is_plausible_incarnation(hello.incarnation, latest) {
+            let text = "its incarnation is far in the future; set the clocks of all machines";
+            return Err(Refusal::new(RefuseCode::NotNow, text));
         }
         Ok(())
     }

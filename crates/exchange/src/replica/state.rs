@@ -36,6 +36,8 @@ pub struct Replica {
     pub(super) mean_step: Option<u64>,
     /// Updates made.
     pub(super) global_step: u64,
+    /// Those that were made before this process began.
+    pub(super) begun_at: u64,
     pub(super) step: Option<CurrentStep>,
     pub(super) stop_requested: bool,
     pub(super) checkpoint_requested: bool,
@@ -125,6 +127,7 @@ impl Replica {
             mean: if config.sends_means() { vec![0.0; total] } else { Vec::new() },
             mean_step: None,
             global_step,
+            begun_at: global_step,
             step: None,
             stop_requested: false,
             checkpoint_requested: false,

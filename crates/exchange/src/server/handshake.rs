@@ -11,6 +11,7 @@ use super::host::{Host, Level};
 use super::roster::MAX_PROCESSES;
 use super::state::Server;
 use super::violation::{Checked, Violation};
+use crate::incarnation::is_plausible_incarnation;
 use crate::members::MemberState;
 use crate::{
     ConnId, Flags, FrameBody, FrameKind, Header, Hello, MessageError, PeerRole, Refusal,
@@ -19,9 +20,6 @@ use crate::{
 
 /// Evaluators that may be connected at a time.
 const MAX_EVALUATORS: usize = 64;
-
-/// How far an incarnation may be ahead of this server's clock, in microseconds: a year.
-const MAX_AHEAD_US: u64 = 365 * 24 * 3_600 * 1_000_000;
 
 /// Where a worker resumes.
 #[derive(Clone, Copy, Default)]
@@ -158,6 +156,12 @@ impl Server {
             let text = format!("there is no place {home}; the run began with {processes} workers");
             return refuse(RefuseCode::BadSlot, &text);
         }
+        let name = &hello.process.name;
+        let own = self.config.names.get(home).filter(|own| !name.is_empty() && *own != name);
+        if let Some(own) = own {
+            let text = format!("place {home} is that of {own}, not of {name}");
+            return refuse(RefuseCode::BadSlot, &text);
+        }
         if hello.slot != Hello::NO_SLOT && self.roster.is_superseded(home, hello.process.id) {
             let text = format!("a newer process has taken the place of {}", hello.process.name);
             return refuse(RefuseCode::SlotTaken, &text);
@@ -180,6 +184,9 @@ impl Server {
             let text = format!("a newer process has taken over {}", member.name);
             return Err(Refusal::new(RefuseCode::SlotTaken, text));
         }
+        if let Some(refusal) = self.foreign_claim(hello) {
+            return Err(refusal);
+        }
         if !self.is_plausible(hello.incarnation) {
             let text = "its incarnation is far in the future; set the clocks of all machines";
             return Err(Refusal::new(RefuseCode::NotNow, text));
@@ -196,8 +203,30 @@ impl Server {
     fn is_plausible(&self, incarnation: u64) -> bool {
         let known = (0..self.members.len()).filter_map(|slot| self.members[slot].incarnation).max();
         let now = self.config.started_us.saturating_add(self.now_ms.saturating_mul(1_000));
-        let latest = now.max(known.unwrap_or(0));
-        incarnation <= latest.saturating_add(MAX_AHEAD_US).min(u64::MAX >> 1)
+        is_plausible_incarnation(incarnation, now.max(known.unwrap_or(0)))
+    }
+
+    /// Why a process may not fill a slot that belongs to another task, if it may not: the
+    /// coordinator's slot is for its own task, and a process that is connected is replaced by its
+    /// own task or the slot's only. One that is gone is noticed by its connection; until then the
+    /// process to which the slot was offered tries again.
+    fn foreign_claim(&self, hello: &Hello) -> Option<Refusal> {
+        let (slot, name) = (hello.slot as usize, &hello.process.name);
+        let member = &self.members[slot];
+        if name.is_empty() || *name == member.process_name {
+            return None;
+        }
+        let home = &self.config.names[slot % self.config.processes()];
+        if slot == 0 && name != home {
+            let text = format!("slot 0 is that of {home}, the coordinator, and not of {name}");
+            return Some(Refusal::new(RefuseCode::BadSlot, text));
+        }
+        let is_filled = self.started && member.conn.is_some();
+        let is_other = is_filled && !member.process_name.is_empty() && name != home;
+        is_other.then(|| {
+            let text = format!("{} fills slot {slot}, and not {name}", member.process_name);
+            Refusal::new(RefuseCode::NotNow, text)
+        })
     }
 
     fn admit_evaluator(&mut self, conn: ConnId, host: &mut impl Host) {

@@ -61,15 +61,16 @@ impl RosterRun {
     /// A process enrols that may have been on the roster before. Returns its name or the refusal.
     fn enrol_again(&mut self, process: u64, home: Option<u64>, was_enrolled: bool) -> RosterEvent {
         let name = home.map_or(String::new(), |home| format!("worker:{home}"));
-        let mut enrolment = Enrolment {
-            process: ProcessName { id: process, name },
-            home: home.map(|home| home as usize),
-            job: JOB.into(),
-            layout_digest: LAYOUT,
-            wire: WireFormat::F32,
-            servers: 1,
-            was_enrolled,
-        };
+        self.enrol_by(enrolment(process, home, &name, was_enrolled))
+    }
+
+    /// A process enrols under a name that may not be that of its home.
+    fn enrol_as(&mut self, process: u64, home: Option<u64>, name: &str) -> RosterEvent {
+        self.enrol_by(enrolment(process, home, name, false))
+    }
+
+    fn enrol_by(&mut self, mut enrolment: Enrolment) -> RosterEvent {
+        let process = enrolment.process.id;
         self.test.open(roster_conn(process), enrolment.hello());
         let answers = [FrameKind::Enrolled, FrameKind::Refuse];
         let mut sent = self.test.host.sent.iter().rev();
@@ -80,7 +81,8 @@ impl RosterRun {
     }
 
     fn fill(&mut self, process: u64, slot: usize) {
-        self.fill_as(process, slot, &format!("p{process}"), slot_conn(process, slot));
+        let name = format!("worker:{}", process - 1);
+        self.fill_as(process, slot, &name, slot_conn(process, slot));
     }
 
     fn fill_as(&mut self, process: u64, slot: usize, name: &str, conn: u64) {
@@ -129,12 +131,24 @@ impl RosterRun {
     }
 }
 
+fn enrolment(process: u64, home: Option<u64>, name: &str, was_enrolled: bool) -> Enrolment {
+    Enrolment {
+        process: ProcessName { id: process, name: name.into() },
+        home: home.map(|home| home as usize),
+        job: JOB.into(),
+        layout_digest: LAYOUT,
+        wire: WireFormat::F32,
+        servers: 1,
+        was_enrolled,
+    }
+}
+
 #[test]
 fn slots_go_first_to_the_processes_that_a_run_begins_with_in_turn() {
     let mut run = RosterRun::with(2);
     let holders: Vec<_> =
         (0..4).map(|slot| run.test.server.process_name(slot).to_owned()).collect();
-    assert_eq!(holders, ["p1", "p2", "p1", "p2"]);
+    assert_eq!(holders, ["worker:0", "worker:1", "worker:0", "worker:1"]);
     assert_eq!((run.offers(1), run.offers(2)), (vec![], vec![]));
 }
 
@@ -176,7 +190,7 @@ fn a_released_slot_goes_to_the_process_with_the_fewest_and_rather_not_to_the_coo
     run.after(10_000);
     assert_eq!((run.offers(1), run.offers(2), run.offers(4)), (vec![], vec![], vec![2]));
     run.fill(4, 2);
-    assert_eq!(run.test.server.name(2), "slot 2 (p4)");
+    assert_eq!(run.test.server.name(2), "slot 2 (worker:3)");
     assert!(run.test.server.is_live(2));
 }
 
@@ -232,6 +246,28 @@ fn a_restarted_task_gets_its_slots_even_if_the_old_process_looks_alive() {
         panic!("accepted")
     };
     assert_eq!(code, RefuseCode::SlotTaken, "the old process is superseded");
+}
+
+#[test]
+fn a_task_takes_neither_the_slot_of_a_connected_one_nor_the_coordinators() {
+    let mut run = RosterRun::with(2);
+    run.enrol(9, None);
+    let held = |run: &RosterRun, slot| run.test.server.process_name(slot).to_owned();
+    for (slot, why) in [(0, "is that of worker:0, the coordinator"), (3, "worker:1 fills slot 3")] {
+        run.fill_as(9, slot, "worker:8", 700 + slot as u64);
+        let refused = run.test.host.texts(FrameKind::Refuse);
+        assert!(refused.last().unwrap().1.contains(why), "{refused:?}");
+        assert_ne!(held(&run, slot), "worker:8");
+    }
+    // A place on the roster is that of its task, too.
+    let refused = run.enrol_as(10, Some(1), "worker:8");
+    assert!(matches!(refused, RosterEvent::Refused(_)), "{refused:?}");
+    // Without their processes, the coordinator's slot stays its own, and the other is free.
+    run.die(1);
+    run.die(2);
+    run.fill_as(9, 0, "worker:8", 800);
+    run.fill_as(9, 3, "worker:8", 803);
+    assert_eq!((held(&run, 0), held(&run, 3)), ("worker:0".into(), "worker:8".into()));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use paceline_exchange::{FrameKind, Header, Hello, Level, PeerRole, Refusal};
+use paceline_exchange::{FrameKind, Header, Hello, Level, PeerRole, Refusal, RefuseCode};
 use paceline_trust::{Accepted, Claims, Credentials, FrameKeys, FrameSealer, HandshakeError};
 
 use crate::inbound::{Inbound, ReadProgress};
@@ -211,18 +211,25 @@ impl Stranger {
     /// Refuses a client whose certificate is that of another task than it says it is.
     fn foreign_certificate(&self) -> Option<Refusal> {
         let StrangerState::Proved(proved) = &self.state else { return None };
-        let task = stated_task(&Hello::decode(&proved.payload).ok()?);
+        let hello = Hello::decode(&proved.payload).ok()?;
+        let task = stated_task(&hello);
+        if self.stream.is_encrypted() && !may_play(hello.role, &task) {
+            let text = format!("{task} may not be a worker");
+            return Some(Refusal { code: RefuseCode::WrongCertificate, text });
+        }
         (!self.stream.may_be(&task)).then(|| certificate_refusal(&task))
     }
 
     /// A task of this version with another secret or settings deserves a warning.
     fn dismiss_opening(&self, error: &OpeningError) -> Dismissal {
-        use HandshakeError::{Seals, Token, Version};
+        use HandshakeError::{Seals, Service, Token, Version};
         let is_paceline = match error {
-            OpeningError::Handshake(error) => matches!(error, Version { .. } | Token | Seals),
+            OpeningError::Handshake(error) => {
+                matches!(error, Version { .. } | Token | Seals | Service)
+            }
             OpeningError::OlderVersion(_) => true,
             OpeningError::Certificate(_) => true,
-            OpeningError::Io(_) | OpeningError::Closed | OpeningError::Doubtful => false,
+            OpeningError::Io(_) | OpeningError::Closed | OpeningError::Doubtful(_) => false,
         };
         let level = if is_paceline { Level::Warning } else { Level::Info };
         Dismissal { level, ..Dismissal::new(error.to_string(), self.address) }
@@ -268,6 +275,13 @@ fn stated_task(hello: &Hello) -> String {
         PeerRole::Evaluator => format!("evaluator:{}", hello.slot),
         PeerRole::Process | PeerRole::Newcomer => "worker".into(),
     }
+}
+
+/// Whether a task of this name may have a role. Otherwise an evaluator could act as a worker with
+/// its own certificate.
+fn may_play(role: PeerRole, task: &str) -> bool {
+    let kind = task.split(':').next().unwrap_or(task);
+    role == PeerRole::Evaluator || ["worker", "chief"].contains(&kind)
 }
 
 #[cfg(test)]

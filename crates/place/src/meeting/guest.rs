@@ -1,13 +1,17 @@
 //! A process that joins a meeting.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use paceline_trust::{Credentials, TlsIdentity};
+
 use super::channel::MeetingChannel;
+use super::credentials;
 use super::file::MeetingPoint;
 use super::hooks::MeetingHooks;
 use super::message::{Agreed, HolderMessage, Introduction};
@@ -33,10 +37,14 @@ pub(super) struct MeetingSearch<'a> {
     /// The run directory that may have the meeting's file.
     pub(super) dir: Option<&'a Path>,
     pub(super) session: &'a str,
+    /// This task's certificate, if connections are encrypted.
+    pub(super) tls: Option<&'a TlsIdentity>,
     /// The holder's own process knows the meeting.
     pub(super) own: Option<&'a MeetingPoint>,
     pub(super) timeout: Duration,
     pub(super) hooks: &'a dyn MeetingHooks,
+    /// What this process shows, by the secret.
+    pub(super) credentials: RefCell<BTreeMap<String, Credentials>>,
 }
 
 /// What a process has after a meeting.
@@ -138,6 +146,14 @@ impl MeetingSearch<'_> {
         points
     }
 
+    /// What this process shows where this secret is needed: the same at each attempt, since it
+    /// counts the wrong proofs.
+    fn credentials_with(&self, secret: &str) -> Credentials {
+        let mut known = self.credentials.borrow_mut();
+        let new = || credentials(secret, self.tls);
+        known.entry(secret.to_owned()).or_insert_with(new).clone()
+    }
+
     fn join_at(
         &self,
         address: &str,
@@ -147,7 +163,7 @@ impl MeetingSearch<'_> {
     ) -> Result<Agreed, Setback> {
         let retry = |error: io::Error| Setback::Retry(describe(&error));
         let stream = connect(address).map_err(retry)?;
-        let joined = MeetingChannel::join(stream, secret.as_bytes());
+        let joined = MeetingChannel::join(stream, &self.credentials_with(secret));
         let mut channel = joined.map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => Setback::Denied(format!(
                 "{} and rank 0 at {address} have different secrets; give all processes the same \

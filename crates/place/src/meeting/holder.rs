@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use paceline_trust::{Credentials, StrangerRoom};
 
 use super::channel::MeetingChannel;
 use super::message::{Agreed, AgreedRun, AgreedTask, HolderMessage, Introduction};
@@ -19,14 +21,14 @@ const CHECK_EVERY: Duration = Duration::from_millis(5);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// How long a process may take to introduce itself.
 const INTRODUCTION_LIMIT: Duration = Duration::from_secs(5);
-/// Connections that have not introduced themselves yet; further ones are closed.
-const MAX_STRANGERS: usize = 256;
+/// Connections that have not introduced themselves yet. The oldest is closed for a further one.
+pub(super) const MAX_STRANGERS: usize = 512;
 /// Refused processes that the others hear of; the newest.
 const MAX_REFUSALS: usize = 4;
 
 /// A meeting as its holder sees it.
 pub(super) struct HeldMeeting<'a> {
-    pub(super) secret: &'a [u8],
+    pub(super) credentials: Credentials,
     pub(super) size: usize,
     pub(super) roles: RoleSettings,
     /// The hosts of all ranks, if the scheduler says them.
@@ -38,7 +40,7 @@ pub(super) struct HeldMeeting<'a> {
     pub(super) run: Option<&'a AgreedRun>,
     pub(super) timeout: Duration,
     pub(super) guests: Mutex<Vec<Option<Guest>>>,
-    pub(super) strangers: AtomicUsize,
+    pub(super) strangers: StrangerRoom<Box<dyn FnOnce() + Send>>,
     /// The ranks whose processes were there and have left.
     pub(super) left: Mutex<BTreeSet<usize>>,
     /// Why processes were refused.
@@ -69,7 +71,9 @@ impl HeldMeeting<'_> {
         let is_over = AtomicBool::new(false);
         let result = thread::scope(|scope| {
             let result = self.gather(listeners, is_stopped, waiting, &|stream| {
-                scope.spawn(|| self.meet_stranger(stream, &is_over));
+                // Without a thread for it, the connection is closed.
+                let meet = || self.meet_stranger(stream, &is_over);
+                let _ = thread::Builder::new().spawn_scoped(scope, meet);
             });
             is_over.store(true, Ordering::Relaxed);
             result
@@ -103,11 +107,7 @@ impl HeldMeeting<'_> {
         loop {
             for listener in listeners {
                 match listener.accept() {
-                    Ok((stream, _)) if self.strangers.load(Ordering::Relaxed) < MAX_STRANGERS => {
-                        self.strangers.fetch_add(1, Ordering::Relaxed);
-                        meet(stream);
-                    }
-                    Ok(_) => {}
+                    Ok((stream, _)) => meet(stream),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     // A connection that failed before it was accepted is no failure of ours.
                     Err(_) => thread::sleep(CHECK_EVERY),
@@ -188,17 +188,20 @@ impl HeldMeeting<'_> {
 
     /// Lets one connection introduce itself.
     fn meet_stranger(&self, stream: TcpStream, is_over: &AtomicBool) {
-        if let Some(guest) = self.introduce(stream, is_over) {
-            self.seat(guest);
-        }
-        self.strangers.fetch_sub(1, Ordering::Relaxed);
+        let Ok(other) = stream.try_clone() else { return };
+        let place = self.strangers.enter(Box::new(move || {
+            let _ = other.shutdown(Shutdown::Both);
+        }));
+        let guest = self.introduce(stream, is_over);
+        self.strangers.leave(place);
+        guest.into_iter().for_each(|guest| self.seat(guest));
     }
 
     fn introduce(&self, stream: TcpStream, is_over: &AtomicBool) -> Option<Guest> {
         let ip = |address: SocketAddr| address.ip().to_canonical();
         let from = stream.peer_addr().map(ip).ok()?;
         let to = stream.local_addr().map(ip).ok()?;
-        let accepted = MeetingChannel::accept(stream, self.secret);
+        let accepted = MeetingChannel::accept(stream, &self.credentials);
         if accepted.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
             self.note_refusal(format!("a process at {from}, which has another secret"));
         }
@@ -211,7 +214,9 @@ impl HeldMeeting<'_> {
     /// Gives a process its place, or says why it has none.
     fn seat(&self, mut guest: Guest) {
         let mut guests = self.guests();
-        let refusal = self.disagreement(&guest.introduction).or_else(|| {
+        let disagreement =
+            self.disagreement(&guest.introduction).or_else(|| self.foreign_certificate(&guest));
+        let refusal = disagreement.or_else(|| {
             let seated = guests[guest.introduction.rank].as_ref();
             let seated = seated.filter(|seated| !seated.channel.is_closed())?;
             Some(format!(
@@ -232,6 +237,13 @@ impl HeldMeeting<'_> {
                 let _ = guest.channel.send(&HolderMessage::Refused { why, is_permanent: true });
             }
         }
+    }
+
+    /// Refuses a process whose certificate is that of another task than its rank says.
+    fn foreign_certificate(&self, guest: &Guest) -> Option<String> {
+        let task = self.roles.task_of(guest.introduction.rank, self.size).ok()?.to_string();
+        let name = guest.introduction.named();
+        (!guest.channel.may_be(&task)).then(|| format!("the certificate of {name} is not {task}'s"))
     }
 
     /// Why a process does not belong to the run, if it does not.

@@ -15,18 +15,21 @@ mod sockets;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use paceline_trust::{Credentials, StrangerRoom, TlsIdentity};
+
 use self::file::{MeetingFile, MeetingPoint};
 use self::guest::{Joined, MeetingSearch};
-use self::holder::HeldMeeting;
+use self::holder::{HeldMeeting, MAX_STRANGERS};
 use self::message::Introduction;
 use self::sockets::{bind, host_name, loopback_of, machine, outer_addresses, own_addresses};
 use crate::cluster::{Cluster, Role, Task};
@@ -47,6 +50,9 @@ pub struct MeetingSettings<'a> {
     pub roles: RoleSettings,
     /// The run's secret, if the user gave one. Otherwise the holder makes one.
     pub secret: Option<&'a str>,
+    /// This task's certificate, if connections are encrypted. A process that holds the meeting has
+    /// that of worker 0.
+    pub tls: Option<&'a TlsIdentity>,
     /// The directory with the meeting's file, if the processes may share one.
     pub dir: Option<&'a Path>,
     /// What the holder decided about the run; of no meaning to the others.
@@ -168,7 +174,7 @@ impl MeetingSettings<'_> {
 
     fn held<'a>(&'a self, secret: &'a str) -> HeldMeeting<'a> {
         HeldMeeting {
-            secret: secret.as_bytes(),
+            credentials: credentials(secret, self.tls),
             size: self.place.size,
             roles: self.roles,
             hosts: self.place.hosts.as_deref(),
@@ -177,7 +183,7 @@ impl MeetingSettings<'_> {
             run: self.run,
             timeout: self.timeout,
             guests: Mutex::new((0..self.place.size).map(|_| None).collect()),
-            strangers: AtomicUsize::new(0),
+            strangers: StrangerRoom::new(MAX_STRANGERS),
             left: Mutex::default(),
             refusals: Mutex::default(),
         }
@@ -210,11 +216,22 @@ impl MeetingSettings<'_> {
             stated: self.place.meeting.as_deref().zip(self.secret),
             dir: self.dir,
             session: &self.place.session,
+            tls: self.tls,
             own,
             timeout: self.timeout,
             hooks,
+            credentials: RefCell::default(),
         };
         Meeting::new(search.join(&introduction)?, rank, sockets)
+    }
+}
+
+/// What processes show at a meeting with this secret.
+fn credentials(secret: &str, tls: Option<&TlsIdentity>) -> Credentials {
+    let credentials = Credentials::with_token(secret.as_bytes());
+    match tls {
+        None => credentials,
+        Some(identity) => credentials.with_tls(identity.clone()),
     }
 }
 

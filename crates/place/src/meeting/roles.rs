@@ -75,7 +75,7 @@ impl RoleSettings {
     }
 
     /// The task that is the process of this rank. Its children are servers.
-    pub(super) fn task_of(&self, rank: usize, size: usize) -> Result<Task, PlaceError> {
+    pub fn task_of(&self, rank: usize, size: usize) -> Result<Task, PlaceError> {
         let workers = self.workers(size)?;
         Ok(match rank.checked_sub(workers) {
             None => Task { role: Role::Worker, index: rank },

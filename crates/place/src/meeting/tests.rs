@@ -38,6 +38,7 @@ fn settings<'a>(place: &'a RankedPlace, roles: RoleSettings) -> MeetingSettings<
         place,
         roles,
         secret: Some("secret"),
+        tls: None,
         dir: None,
         run: None,
         version: "1.0",

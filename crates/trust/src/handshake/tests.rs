@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 const VERSION: u16 = 9;
+const SERVICE: Service = Service::Training;
 const CLAIMS: Claims = Claims { role: 4, slot: 77, incarnation: 1 << 40 | 5 };
 
 fn credentials() -> Credentials {
@@ -10,7 +11,7 @@ fn credentials() -> Credentials {
 }
 
 fn statement(is_sealed: bool) -> Statement {
-    Statement { version: VERSION, claims: CLAIMS, is_sealed }
+    Statement { version: VERSION, service: SERVICE, claims: CLAIMS, is_sealed }
 }
 
 fn dial() -> Dialer {
@@ -18,7 +19,7 @@ fn dial() -> Dialer {
 }
 
 fn challenge(first: &[u8; FIRST_BYTES]) -> (HandshakeAcceptor, [u8; CHALLENGE_BYTES]) {
-    HandshakeAcceptor::challenge(&credentials(), VERSION, true, first).unwrap()
+    HandshakeAcceptor::challenge(&credentials(), SERVICE, VERSION, true, first).unwrap()
 }
 
 #[test]
@@ -51,7 +52,7 @@ fn a_side_with_another_secret_is_refused_by_the_other() {
     assert!(matches!(dialer.answer(&answer), Err(HandshakeError::Token)));
     assert!(matches!(acceptor.finish(&[7; PROOF_BYTES]), Err(HandshakeError::Token)));
     let (_, forged) =
-        HandshakeAcceptor::challenge(&stranger, VERSION, true, dial().first()).unwrap();
+        HandshakeAcceptor::challenge(&stranger, SERVICE, VERSION, true, dial().first()).unwrap();
     assert!(matches!(dial().answer(&forged), Err(HandshakeError::Token)));
 }
 
@@ -79,7 +80,8 @@ fn an_acceptor_cannot_be_made_to_prove_what_a_dialer_must() {
 fn another_version_and_missing_seals_are_refused_with_a_reason() {
     let newer = Statement { version: 12, ..statement(true) };
     let dialer = Dialer::new(&credentials(), newer).unwrap();
-    let refused = HandshakeAcceptor::challenge(&credentials(), VERSION, true, dialer.first());
+    let refused =
+        HandshakeAcceptor::challenge(&credentials(), SERVICE, VERSION, true, dialer.first());
     let error = refused.err().unwrap();
     assert_eq!(error.to_string(), "protocol version 12, not 9");
     let answer = error.refusal(VERSION).unwrap();
@@ -87,11 +89,13 @@ fn another_version_and_missing_seals_are_refused_with_a_reason() {
     assert_eq!(told.to_string(), "protocol version 9, not 12");
 
     let dialer = Dialer::new(&credentials(), statement(false)).unwrap();
-    let refused = HandshakeAcceptor::challenge(&credentials(), VERSION, true, dialer.first());
+    let refused =
+        HandshakeAcceptor::challenge(&credentials(), SERVICE, VERSION, true, dialer.first());
     let answer = refused.err().unwrap().refusal(VERSION).unwrap();
     assert!(matches!(dialer.answer(&answer), Err(HandshakeError::Seals)));
     let (acceptor, answer) =
-        HandshakeAcceptor::challenge(&credentials(), VERSION, false, dialer.first()).unwrap();
+        HandshakeAcceptor::challenge(&credentials(), SERVICE, VERSION, false, dialer.first())
+            .unwrap();
     let answered = dialer.answer(&answer).unwrap();
     assert!(answered.keys.is_none());
     assert!(acceptor.finish(&answered.proof).unwrap().keys.is_none());
@@ -106,7 +110,7 @@ proptest! {
         if message == 0 {
             flip(&mut first);
         }
-        let challenged = HandshakeAcceptor::challenge(&credentials(), VERSION, true, &first);
+        let challenged = HandshakeAcceptor::challenge(&credentials(), SERVICE, VERSION, true, &first);
         let Ok((acceptor, mut answer)) = challenged else { return Ok(()) };
         if message == 1 {
             flip(&mut answer);
@@ -133,7 +137,7 @@ proptest! {
             answer[6] = ACCEPTED;
         }
         prop_assert!(dial().answer(&answer).is_err());
-        let challenged = HandshakeAcceptor::challenge(&credentials(), VERSION, true, &first);
+        let challenged = HandshakeAcceptor::challenge(&credentials(), SERVICE, VERSION, true, &first);
         if let Ok((acceptor, _)) = challenged {
             prop_assert!(is_likely && acceptor.finish(&[0; PROOF_BYTES]).is_err());
         }

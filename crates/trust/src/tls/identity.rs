@@ -1,8 +1,8 @@
 //! A task's certificate, and whom it trusts.
 
 use std::fmt;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,13 +15,18 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::session::TlsSession;
-use super::task_name::dns_name;
+use super::task_name::{dns_name, states};
+use crate::private_file::is_private;
+
+/// The most bytes of a file with a key that are read.
+const MAX_KEY_BYTES: u64 = 64 << 10;
 
 /// A task's certificate, and the authority whose certificates it trusts.
 #[derive(Clone)]
 pub struct TlsIdentity {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    own: CertificateDer<'static>,
 }
 
 /// Why certificates cannot be used.
@@ -49,6 +54,16 @@ pub enum TlsError {
 impl TlsIdentity {
     /// Reads the authority's certificate, this task's certificate and its key, all in PEM.
     pub fn read(ca: &Path, cert: &Path, key: &Path) -> Result<Self, TlsError> {
+        Self::read_for(provider(), ca, cert, key)
+    }
+
+    /// As [`Self::read`], with these algorithms.
+    pub(super) fn read_for(
+        provider: CryptoProvider,
+        ca: &Path,
+        cert: &Path,
+        key: &Path,
+    ) -> Result<Self, TlsError> {
         let wrong = |path: &Path, why: &dyn fmt::Display| TlsError::File {
             path: path.display().to_string(),
             why: why.to_string(),
@@ -60,22 +75,28 @@ impl TlsIdentity {
         if chain.is_empty() {
             return Err(wrong(cert, &"it holds no certificate"));
         }
-        let mode = key.metadata().map_err(|error| wrong(key, &error))?.permissions().mode();
-        if mode & 0o077 != 0 {
+        let mut file = File::open(key).map_err(|error| wrong(key, &error))?;
+        let about = file.metadata().map_err(|error| wrong(key, &error))?;
+        if !is_private(&about) {
             return Err(wrong(key, &"others can read this key; use chmod 600"));
         }
-        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
-        Self::new(authority, chain, key)
+        let mut pem = Vec::new();
+        let read = Read::by_ref(&mut file).take(MAX_KEY_BYTES).read_to_end(&mut pem);
+        read.map_err(|error| wrong(key, &error))?;
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| wrong(key, &error))?;
+        Self::new(provider, authority, chain, key)
     }
 
     fn new(
+        provider: CryptoProvider,
         authority: CertificateDer<'static>,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         roots.add(authority).map_err(|error| TlsError::Authority(error.to_string()))?;
-        let (roots, provider) = (Arc::new(roots), Arc::new(provider()));
+        let own = chain[0].clone();
+        let (roots, provider) = (Arc::new(roots), Arc::new(provider));
         let mut client = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13])?
             .with_root_certificates(roots.clone())
@@ -91,7 +112,15 @@ impl TlsIdentity {
             .with_single_cert(chain, key)?;
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+        Ok(Self { client: Arc::new(client), server: Arc::new(server), own })
+    }
+
+    /// The one task of this role, such as `worker`, that the certificate states, if its number is
+    /// below `most`. `None` if it states several or none.
+    pub fn own_task(&self, role: &str, most: usize) -> Option<String> {
+        let tasks = (0..most).map(|index| format!("{role}:{index}"));
+        let mut stated = tasks.filter(|task| states(&self.own, task));
+        stated.next().filter(|_| stated.next().is_none())
     }
 
     /// A connection to a task, whose certificate must state this name, such as `ps:0`.
@@ -116,7 +145,7 @@ impl fmt::Debug for TlsIdentity {
 }
 
 /// The algorithms. AES-128-GCM comes first: with the processor's instructions it is the fastest.
-fn provider() -> CryptoProvider {
+pub(super) fn provider() -> CryptoProvider {
     let mut provider = ring::default_provider();
     let is_first = |suite: &rustls::SupportedCipherSuite| {
         suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256

@@ -14,4 +14,4 @@ pub use session::TlsSession;
 pub(crate) use task_name::{dns_name, role_name};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,16 +6,15 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
-use rustls::client::{ClientConnectionData, UnbufferedClientConnection, verify_server_name};
-use rustls::pki_types::ServerName;
-use rustls::server::{ParsedCertificate, ServerConnectionData, UnbufferedServerConnection};
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
     WriteTraffic,
 };
 
 use super::read_slices::ReadSlices;
-use super::task_name::dns_name;
+use super::task_name::states;
 
 /// The most plaintext of a record.
 const RECORD_BYTES: usize = 16 << 10;
@@ -106,12 +105,12 @@ impl TlsSession {
             Connection::Client(connection) => connection.peer_certificates(),
             Connection::Server(connection) => connection.peer_certificates(),
         };
-        let Some(certificate) = certificates.and_then(|chain| chain.first()) else { return false };
-        let name = ServerName::try_from(dns_name(task));
-        match (ParsedCertificate::try_from(certificate), name) {
-            (Ok(certificate), Ok(name)) => verify_server_name(&certificate, &name).is_ok(),
-            _ => false,
-        }
+        certificates.and_then(|chain| chain.first()).is_some_and(|own| states(own, task))
+    }
+
+    /// Whether the handshake is complete.
+    pub fn is_open(&self) -> bool {
+        self.buffers.is_open
     }
 
     /// Bytes that the stream has not taken.

@@ -1,6 +1,10 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
+use rustls::crypto::CryptoProvider;
+use rustls::{CipherSuiteCommon, SupportedCipherSuite, Tls13CipherSuite};
+
+use super::identity::provider;
 use super::*;
 use crate::keys::{Authority, CA_FILE, CertificateFiles};
 
@@ -65,13 +69,19 @@ impl TlsEnd {
 }
 
 /// Identities of these tasks, all of one authority.
-fn identities<const N: usize>(tasks: [&str; N]) -> [TlsIdentity; N] {
+pub(crate) fn identities<const N: usize>(tasks: [&str; N]) -> [TlsIdentity; N] {
+    identities_for(&provider(), tasks)
+}
+
+/// As [`identities`], with these algorithms.
+fn identities_for<const N: usize>(provider: &CryptoProvider, tasks: [&str; N]) -> [TlsIdentity; N] {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::of_run().unwrap();
     authority.write(dir.path(), &tasks.map(str::to_owned)).unwrap();
     tasks.map(|task| {
         let CertificateFiles { cert, key } = CertificateFiles::of(dir.path(), task);
-        TlsIdentity::read(&dir.path().join(CA_FILE), &cert, &key).unwrap()
+        let ca = dir.path().join(CA_FILE);
+        TlsIdentity::read_for(provider.clone(), &ca, &cert, &key).unwrap()
     })
 }
 
@@ -156,4 +166,43 @@ fn a_flipped_bit_is_noticed_wherever_it_is() {
     client.carry_to(&mut accepted);
     let error = accepted.read(&mut [0; 300]).unwrap_err();
     assert_eq!(error.to_string(), "a TLS record was changed on the way");
+}
+
+/// The algorithms, with keys that are replaced after this many records instead of 2^24.
+fn provider_with_limit(records: u64) -> CryptoProvider {
+    let mut provider = provider();
+    provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+    for suite in &mut provider.cipher_suites {
+        let Some(known) = suite.tls13() else { continue };
+        let CipherSuiteCommon { suite: name, hash_provider, .. } = known.common;
+        let common =
+            CipherSuiteCommon { suite: name, hash_provider, confidentiality_limit: records };
+        let &Tls13CipherSuite { hkdf_provider, aead_alg, quic, .. } = known;
+        let limited = Tls13CipherSuite { common, hkdf_provider, aead_alg, quic };
+        *suite = SupportedCipherSuite::Tls13(Box::leak(Box::new(limited)));
+    }
+    provider
+}
+
+#[test]
+fn keys_are_replaced_in_time_and_no_byte_is_lost() {
+    let [worker, server] = identities_for(&provider_with_limit(20), ["worker:1", "ps:0"]);
+    let [mut client, mut accepted] = connect(&worker, &server, "ps:0");
+    for turn in 0..200_usize {
+        let bytes: Vec<u8> = (0..turn * 500).map(|i| (i * 31 + turn) as u8).collect();
+        let (from, to) = if turn.is_multiple_of(3) {
+            (&mut accepted, &mut client)
+        } else {
+            (&mut client, &mut accepted)
+        };
+        assert!(send(from, to, &bytes).unwrap() == bytes, "turn {turn}");
+    }
+}
+
+#[test]
+fn a_certificate_of_one_task_says_which_one() {
+    let [worker, server] = identities(["worker:7", "ps:0"]);
+    assert_eq!(worker.own_task("worker", 100).as_deref(), Some("worker:7"));
+    assert_eq!(worker.own_task("worker", 7), None);
+    assert_eq!(server.own_task("worker", 100), None);
 }

@@ -213,6 +213,7 @@ fn workers_that_do_not_belong_to_the_run_are_refused() {
         (other(&|c| c.names = worker_names(4)), (RefuseCode::WrongServer, Some(2))),
         (other(&|c| c.wire = WireFormat::Bf16), (RefuseCode::WrongWire, Some(2))),
         (other(&|c| c.slot = 0), (RefuseCode::BadSlot, Some(0))),
+        (other(&|c| c.incarnation = 1 << 62), (RefuseCode::NotNow, Some(2))),
     ] {
         assert_eq!(refused(&mut here, config), expected);
     }

@@ -159,6 +159,10 @@ impl SimProcess {
                     _ => self.state = SimProcessState::Exited { well: true },
                 }
             }
+            // The server has not yet noticed that the slot is free.
+            ClientEvent::Refused(refusal) if refusal.text.contains("fills slot") => {
+                self.actions.push(ProcessAction::Reconnect { server });
+            }
             ClientEvent::Refused(refusal) => self.abort(refusal.text),
         }
         if self.state == SimProcessState::Joining

@@ -3,7 +3,7 @@ use std::net::{TcpListener, TcpStream as StdStream};
 
 use mio::{Events, Poll};
 use paceline_exchange::{Hello, PROTOCOL_VERSION, request_join_info};
-use paceline_trust::{Answered, CHALLENGE_BYTES, Dialer, FrameKeys as Keys, Statement};
+use paceline_trust::{Answered, CHALLENGE_BYTES, Dialer, FrameKeys as Keys, Service, Statement};
 
 use super::*;
 
@@ -42,8 +42,7 @@ impl TestRoom {
     /// Opens a connection whose client has proved that it knows the secret.
     fn enter_and_prove(&mut self) -> (StdStream, Keys) {
         let (mut client, _) = self.enter();
-        let statement = Statement { version: PROTOCOL_VERSION, claims: claims(), is_sealed: true };
-        let dialer = Dialer::new(&Credentials::with_token(TOKEN), statement).unwrap();
+        let dialer = Dialer::new(&Credentials::with_token(TOKEN), statement()).unwrap();
         client.write_all(dialer.first()).unwrap();
         self.read();
         let mut challenge = [0; CHALLENGE_BYTES];
@@ -73,6 +72,11 @@ const TOKEN: &[u8] = b"open sesame";
 fn claims() -> Claims {
     let hello = Hello::decode(&request_join_info().body).unwrap();
     crate::opening::claims_of(&hello)
+}
+
+fn statement() -> Statement {
+    let (version, service) = (PROTOCOL_VERSION, Service::Training);
+    Statement { version, service, claims: claims(), is_sealed: true }
 }
 
 /// The first sealed frame.
@@ -144,8 +148,7 @@ fn a_hello_that_claims_more_than_was_proved_is_refused() {
 fn a_wrong_proof_and_recorded_bytes_are_refused() {
     let mut room = TestRoom::new(4);
     let (mut client, _) = room.enter();
-    let statement = Statement { version: PROTOCOL_VERSION, claims: claims(), is_sealed: true };
-    let dialer = Dialer::new(&Credentials::with_token(TOKEN), statement).unwrap();
+    let dialer = Dialer::new(&Credentials::with_token(TOKEN), statement()).unwrap();
     client.write_all(dialer.first()).unwrap();
     room.read();
     let mut challenge = [0; CHALLENGE_BYTES];
@@ -155,4 +158,18 @@ fn a_wrong_proof_and_recorded_bytes_are_refused() {
     let (mut again, _) = room.enter();
     again.write_all(&[&dialer.first()[..], &proof].concat()).unwrap();
     assert_eq!(room.next().map(|_| ()).unwrap_err(), "the token is not this run's");
+}
+
+#[test]
+fn only_a_worker_acts_as_one() {
+    for (role, task, may) in [
+        (PeerRole::Worker, "worker:3", true),
+        (PeerRole::Process, "chief:0", true),
+        (PeerRole::Newcomer, "worker", true),
+        (PeerRole::Evaluator, "evaluator:0", true),
+        (PeerRole::Worker, "evaluator:0", false),
+        (PeerRole::Process, "ps:0", false),
+    ] {
+        assert_eq!(may_play(role, task), may, "{role:?} {task}");
+    }
 }
