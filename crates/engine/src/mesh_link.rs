@@ -8,13 +8,13 @@ use std::sync::Arc;
 use paceline_exchange::{
     ChunkMarks, LentState, Replica, ReplicaConfig, SlotMark, StepPiece, WireFormat,
 };
-use paceline_model::{AlignedBuffer, Layout, Model};
+use paceline_model::{AlignedBuffer, Layout, Model, SparseModel};
 use paceline_net::{
-    LinkError, LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange,
+    KeyedGradient, LinkError, LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange,
     PieceOutcome, StepPieces, Traffic,
 };
 use paceline_observe::trace::SideTrack;
-use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
+use paceline_observe::{PeerTraffic, Phase, PhaseClock, TaskSummary};
 
 use crate::checkpoint::{
     CheckpointDir, CheckpointWriter, DenseShard, PlanOrigin, ResumePoint, copy_dense,
@@ -23,10 +23,11 @@ use crate::context::VisitPiece;
 use crate::error::TrainError;
 use crate::exchange_observer::ExchangeObserver;
 use crate::initial_params::{initial_params, initial_state};
-use crate::link::{DenseLink, Link, PushOutcome};
+use crate::link::{DenseLink, Link, PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
 use crate::settings::{OnWorkerLoss, TrainSettings};
+use crate::sparse::{check_room, empty_table, for_each_piece};
 use crate::step_stop::StepStop;
 use crate::task_place::{TaskPlace, incarnation, pieces_digest};
 
@@ -45,6 +46,11 @@ pub(crate) struct MeshLink<'a> {
     track: Option<SideTrack>,
     /// Gives up steps in the middle, once the run must end.
     step_stop: Option<Arc<StepStop>>,
+    /// Of a sparse model: the values of the batch to compute next, and those of a test.
+    values: Vec<f32>,
+    peeked: Vec<f32>,
+    /// Whether the last gradient was dropped, because the run was cut short.
+    was_dropped: bool,
     /// If the coordinator keeps the parameters of a step until the next is complete: the memory for
     /// the next.
     spare: AlignedBuffer,
@@ -68,9 +74,31 @@ pub(crate) struct MeshStart<'a> {
     pub(crate) step_stop: Option<Arc<StepStop>>,
 }
 
+/// The model of a replica.
+#[derive(Clone, Copy)]
+pub(crate) enum MeshModel<'a> {
+    Dense(&'a dyn Model),
+    Sparse(&'a dyn SparseModel),
+}
+
 impl MeshStart<'_> {
     fn recovers(&self) -> bool {
         self.settings.on_worker_loss == OnWorkerLoss::Wait
+    }
+
+    /// The replica of a sparse model at the start of the run, as [`Self::replica`].
+    fn table_replica(&self, model: &dyn SparseModel) -> Result<Replica, TrainError> {
+        let (settings, layout) = (self.settings, model.layout());
+        let config = self.config(layout);
+        let table = empty_table(settings, model, 0..layout.keys())?;
+        let newest = self.newest_checkpoint();
+        if let Some(from) = newest.as_ref().or(self.from) {
+            return Ok(Replica::of_table(config, from.fill(layout, table)?, from.step()));
+        }
+        if let Some(start) = &settings.start {
+            start.fill(model, &table)?;
+        }
+        Ok(Replica::of_table(config, table, 0))
     }
 
     /// The replica at the start of the run. One that takes another's place receives the state of
@@ -133,7 +161,7 @@ impl<'a> MeshLink<'a> {
     /// others are.
     pub(crate) fn connect(
         start: MeshStart<'_>,
-        model: &dyn Model,
+        model: MeshModel<'_>,
         checkpoints: Option<CheckpointWriter>,
         notify: Notify<'a>,
         should_give_up: &dyn Fn() -> bool,
@@ -148,14 +176,30 @@ impl<'a> MeshLink<'a> {
             dials_all: start.place.is_substitute,
             losses: start.place.losses.clone(),
         };
-        let replica = start.replica(model)?;
+        let replica = match model {
+            MeshModel::Dense(model) => start.replica(model)?,
+            MeshModel::Sparse(model) => start.table_replica(model)?,
+        };
         let observer = &mut WaitObserver { notify, should_give_up: Some(should_give_up) };
         let mesh = Mesh::connect(replica, config, start.listener, observer)?;
         let workers = start.place.slots;
         let peers = Peers { count: workers, own: start.place.slot };
         let MeshStart { track, step_stop, .. } = start;
         let spare = AlignedBuffer::default();
-        let mut link = Self { mesh, workers, checkpoints, notify, peers, track, step_stop, spare };
+        let (values, peeked, was_dropped) = Default::default();
+        let mut link = Self {
+            mesh,
+            workers,
+            checkpoints,
+            notify,
+            peers,
+            track,
+            step_stop,
+            values,
+            peeked,
+            was_dropped,
+            spare,
+        };
         link.checkpoint_if_due();
         Ok(link)
     }
@@ -177,6 +221,12 @@ impl<'a> MeshLink<'a> {
         let step = mesh.global_step();
         let mark = SlotMark { last_sequence: step, step: step.saturating_sub(1) };
         let marks = vec![ChunkMarks { version: step, slots: vec![mark; workers] }];
+        if let Some(table) = mesh.table() {
+            // Even if this checkpoint is skipped: equal seeds must give equal bits.
+            table.fold();
+            checkpoints.take_table(step, marks, is_last, table);
+            return;
+        }
         checkpoints.take(step, marks, is_last, |out| {
             let mut columns = mesh.shard_columns();
             let params = columns.next().unwrap_or_default();
@@ -185,6 +235,14 @@ impl<'a> MeshLink<'a> {
             let known = out.chunks_exact_mut(params.len().max(1)).skip(before);
             known.enumerate().for_each(|(slot, column)| mesh.copy_known(slot, column));
         });
+    }
+
+    /// Reads the values of a batch's keys.
+    fn read_values(&mut self, keys: &[u32]) {
+        if let Some(table) = self.mesh.table() {
+            self.values.resize(keys.len() * table.width(), 0.0);
+            table.read(keys, &mut self.values);
+        }
     }
 
     fn wait_observer(&self) -> WaitObserver<'a> {
@@ -245,12 +303,22 @@ impl Link for MeshLink<'_> {
         Ok(self.mesh.wait_for_cut(observer)?)
     }
 
-    fn peek(&mut self, _keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
+    fn peek(&mut self, keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
+        if let Some(table) = self.mesh.table() {
+            let keys = keys.unwrap_or_default();
+            self.peeked.resize(keys.len() * table.width(), 0.0);
+            table.read_known(keys, &mut self.peeked);
+            return Ok(LinkOutcome::Done(&self.peeked));
+        }
         Ok(LinkOutcome::Done(self.mesh.params()))
     }
 
     fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError> {
-        visit(self.mesh.params()).map(LinkOutcome::Done)
+        match self.mesh.table() {
+            Some(table) => for_each_piece(table, visit),
+            None => visit(self.mesh.params()),
+        }
+        .map(LinkOutcome::Done)
     }
 
     /// Before a worker leaves it writes its shard of the last checkpoint.
@@ -309,6 +377,68 @@ impl DenseLink for MeshLink<'_> {
 
     fn overlapped(&mut self) -> Option<&mut dyn OverlappedLink> {
         if self.mesh.pieces().is_empty() { None } else { Some(self) }
+    }
+}
+
+impl SparseLink for MeshLink<'_> {
+    fn overlaps(&self) -> bool {
+        false
+    }
+
+    fn prefetch(&self, key: u32) {
+        self.mesh.table().iter().for_each(|table| table.prefetch(key));
+    }
+
+    fn begin(
+        &mut self,
+        _step: u64,
+        keys: &[u32],
+        clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome, TrainError> {
+        clock.enter(Phase::Pull);
+        self.read_values(keys);
+        Ok(LinkOutcome::Done(()))
+    }
+
+    fn begin_next(&mut self, _: &[u32], _: &mut PhaseClock) -> Result<LinkOutcome, TrainError> {
+        Ok(LinkOutcome::Done(()))
+    }
+
+    fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    fn push(
+        &mut self,
+        push: SparsePush<'_>,
+        clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome, TrainError> {
+        let (notify, peers) = (self.notify, self.peers);
+        let SparsePush { examples, keys, grad, next, .. } = push;
+        let stop = self.step_stop.as_deref().filter(|_| self.peers.own == Some(0));
+        let observer = &mut StepObserver { clock, notify, peers, should_halt: None, stop };
+        let gradient = KeyedGradient { examples: examples as u32, keys, values: grad };
+        self.was_dropped = false;
+        match self.mesh.reduce_keyed(Some(gradient), observer) {
+            Err(LinkError::CutShort) => {
+                self.was_dropped = true;
+                return Ok(LinkOutcome::Done(()));
+            }
+            reduced => reduced?,
+        }
+        self.mesh.table().map_or(Ok(()), check_room)?;
+        self.checkpoint_if_due();
+        clock.enter(Phase::Pull);
+        self.read_values(next);
+        Ok(LinkOutcome::Done(()))
+    }
+
+    fn wait_for_values(
+        &mut self,
+        _: &mut PhaseClock,
+    ) -> Result<LinkOutcome<PushOutcome>, TrainError> {
+        let outcome = if self.was_dropped { PushOutcome::Dropped } else { PushOutcome::Applied };
+        Ok(LinkOutcome::Done(outcome))
     }
 }
 

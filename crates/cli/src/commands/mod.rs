@@ -6,6 +6,7 @@ mod deploy;
 mod evaluate;
 mod explain_clicks;
 mod explain_layers;
+mod explain_memory;
 mod explain_table;
 mod explain_tasks;
 mod export;
@@ -179,7 +180,8 @@ fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     print(&exchange)?;
     let (wire, table) = (wire(&plan), explain_table::table(&plan));
     let (threads, bounds) = (threads(&plan, here), explain_clicks::bounds(&plan));
-    print(&wrap_comments(&format!("{tasks}{wire}{table}{threads}{bounds}")))
+    let memory = explain_memory::memory(&plan);
+    print(&wrap_comments(&format!("{tasks}{wire}{table}{threads}{memory}{bounds}")))
 }
 
 /// The threads of each worker, with the reason for their number.

@@ -165,7 +165,6 @@ impl Replica {
         let Some(keyed) = &mut self.keyed else { panic!("the model is not sparse") };
         let base = keyed.table.keys().start as u32;
         keyed.own.set(base, keys, keyed.frame_keys);
-        self.peers.iter_mut().for_each(|peer| peer.keyed.clear());
     }
 
     /// The digest by which the replicas are compared before the present step.

@@ -23,6 +23,7 @@ impl Replica {
         for peer in &mut self.peers {
             peer.progress = PeerProgress::default();
             (peer.contribution, peer.has_gradient) = (None, false);
+            peer.keyed.clear();
         }
         self.pieces.clear();
         self.is_fresh = false;

@@ -28,6 +28,12 @@ impl Server {
             Store::Sparse(sparse) => sparse.apply(chunk.version, keys, gradient),
         }
         chunk.version += 1;
+        if let Store::Sparse(sparse) = &self.store
+            && let Err(why) = sparse.table().check_room()
+            && self.outcome.is_none()
+        {
+            self.fail(&why, host);
+        }
     }
 
     /// Applies the mean of the pending gradients of a chunk, weighted by their examples and summed

@@ -3,6 +3,8 @@
 //! Both rules count updates and not examples or seconds, so that the entries of a run depend on the
 //! sequence of its gradients alone.
 
+use std::sync::atomic::Ordering;
+
 use super::atomic_cells::AtomicCell;
 use super::entry_table::{EntryTable, has_entry};
 
@@ -18,6 +20,9 @@ pub struct EntryPolicy {
     /// At every update whose number is a multiple of this, the entries that none of as many
     /// updates before has named are evicted. `None` if entries stay.
     pub evict_after: Option<u64>,
+    /// The most entries of a table; `None` for as many as there is memory for. Beyond it keys get
+    /// no entry, and [`ParamTable::check_room`](super::ParamTable::check_room) says so.
+    pub max_entries: Option<usize>,
 }
 
 impl EntryPolicy {
@@ -28,7 +33,7 @@ impl EntryPolicy {
 impl Default for EntryPolicy {
     /// The first update creates an entry, which stays.
     fn default() -> Self {
-        Self { min_count: 1, evict_after: None }
+        Self { min_count: 1, evict_after: None, max_entries: None }
     }
 }
 
@@ -49,7 +54,7 @@ impl EntryTable {
     pub(super) fn admit(&self, step: u64, key: u32) -> &[AtomicCell] {
         let entry = match self.find(key) {
             Some(entry) => entry,
-            None if self.is_due(key) => self.born(key),
+            None if self.is_due(key) && self.has_room() => self.born(key),
             None => {
                 self.count_up(key);
                 self.sink.all()
@@ -59,13 +64,32 @@ impl EntryTable {
         entry
     }
 
+    /// Whether another entry may be created.
+    #[cold]
+    fn has_room(&self) -> bool {
+        let has_room = self.policy.max_entries.is_none_or(|most| self.entries() < most);
+        if !has_room {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// Whether a key has found no room.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
     #[cold]
     fn count_up(&self, key: u32) {
+        if self.policy.min_count <= 1 {
+            return;
+        }
         let place = self.place(key);
         let before = place.published();
         if !has_entry(before) {
             // Of two threads that count at the same moment one may be lost.
-            let _ = place.publish(before, before.max(COUNTS) + 1);
+            let next = before.max(COUNTS).saturating_add(1);
+            let _ = place.publish(before, next);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A table whose keys have several numbers each, and whose entries exist once they are touched.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
 use super::atomic_cells::{AtomicCell, AtomicCells};
 use super::entry_policy::{COUNTS, EntryPolicy};
@@ -41,6 +42,8 @@ pub struct EntryTable {
     pub(super) index: AtomicCells,
     /// The numbers of an entry, then each of its states, then a mark if entries are evicted.
     pub(super) slabs: Slabs,
+    /// Whether a key has found no room for its entry.
+    pub(super) is_full: AtomicBool,
     /// Takes the updates of keys that have no entry yet, and is never read.
     pub(super) sink: AtomicCells,
     /// The learning rate of the last update, on which FTRL's weights depend.
@@ -83,6 +86,7 @@ impl EntryTable {
             birth: model.birth(seed),
             index: AtomicCells::zeros(keys.len())?,
             slabs: Slabs::new(cells),
+            is_full: AtomicBool::new(false),
             sink: AtomicCells::zeros(cells)?,
             rate: AtomicCell::new(spec.weights.rate_at(0)),
             keys,
@@ -106,6 +110,7 @@ impl EntryTable {
             policy: self.policy,
             index: AtomicCells::zeros(self.keys.len())?,
             slabs: Slabs::new(self.slabs.entry_len()),
+            is_full: AtomicBool::new(false),
             sink: AtomicCells::zeros(self.slabs.entry_len())?,
             rate: AtomicCell::new(self.spec.weights.rate_at(0)),
         };
@@ -128,9 +133,10 @@ impl EntryTable {
         self.params.clone()
     }
 
-    /// The keys of the entries that exist, in order.
-    pub(super) fn entry_keys(&self) -> Vec<u32> {
-        let places = self.index.all().iter().zip(self.keys.start as u32..);
+    /// The keys of the entries that exist in a range, in order.
+    pub(super) fn entry_keys(&self, keys: Range<usize>) -> Vec<u32> {
+        let within = keys.start - self.keys.start..keys.end - self.keys.start;
+        let places = self.index.all()[within].iter().zip(keys.start as u32..);
         places
             .filter(|(place, _)| has_entry(place.published()))
             .map(|(_, key)| key)

@@ -21,6 +21,7 @@ mod entry_policy;
 mod entry_rule;
 mod entry_table;
 mod entry_update;
+mod memory;
 mod param_table;
 mod row_descent;
 mod rule;
@@ -30,6 +31,7 @@ mod stored;
 
 pub use entry_policy::EntryPolicy;
 pub use entry_table::EntryTable;
+pub use memory::TableMemory;
 pub use param_table::{EntryColumn, ParamTable};
 pub use row_descent::{KeysAhead, RowDescent};
 pub use storage::Table;

@@ -246,11 +246,14 @@ impl ParamTable {
         either!(self, table => table.write_state(state, range, values));
     }
 
-    /// The keys of the entries that exist, in order. Every key of a flat table has one.
-    pub fn entry_keys(&self) -> Vec<u32> {
+    /// The keys of the entries that exist in a range, in order. Every key of a flat table has one.
+    ///
+    /// # Panics
+    /// If the range is not inside the table's.
+    pub fn entry_keys(&self, keys: Range<usize>) -> Vec<u32> {
         match self {
-            ParamTable::Flat(table) => table.range().map(|key| key as u32).collect(),
-            ParamTable::Entries(table) => table.entry_keys(),
+            ParamTable::Flat(_) => keys.map(|key| key as u32).collect(),
+            ParamTable::Entries(table) => table.entry_keys(keys),
         }
     }
 

@@ -4,6 +4,8 @@
 //! them. Here everything that decides about the next bits is copied as it is, and nothing in the
 //! table changes.
 
+use std::ops::Range;
+
 use super::atomic_cells::AtomicCell;
 use super::entry_table::EntryTable;
 use super::param_table::ParamTable;
@@ -110,6 +112,19 @@ impl ParamTable {
         None
     }
 
+    /// All that [`copy_counts`](Self::copy_counts) gives for a range of keys.
+    ///
+    /// # Panics
+    /// If the range is not inside the table's.
+    pub fn counts(&self, keys: Range<usize>) -> StoredEntries {
+        let mut counts = StoredEntries::default();
+        self.copy_counts(keys.start, usize::MAX, &mut counts);
+        let within = counts.keys.partition_point(|&key| (key as usize) < keys.end);
+        counts.keys.truncate(within);
+        counts.cells.truncate(within);
+        counts
+    }
+
     /// Sets how many updates have named keys without an entry.
     ///
     /// # Panics
@@ -137,6 +152,12 @@ impl ParamTable {
         if let Some(table) = self.as_entries() {
             table.set_marks(keys, marks);
         }
+    }
+
+    /// What [`marks`](Self::marks) gives for an entry that update number `step` names.
+    pub fn mark_of(&self, step: u64) -> u32 {
+        let after = self.as_entries().and_then(|table| table.policy.evict_after);
+        after.map_or(0, |after| (step / after) as u32)
     }
 
     fn as_entries(&self) -> Option<&EntryTable> {

@@ -33,6 +33,7 @@ impl TablePlan {
             policy: EntryPolicy {
                 min_count: 1 + random.index(3) as u32,
                 evict_after: (random.index(2) == 0).then(|| random.between(1, 3)),
+                max_entries: None,
             },
             decays: random.index(2) == 0,
         }

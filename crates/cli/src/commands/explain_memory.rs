@@ -1,0 +1,67 @@
+//! What the table of a sparse model takes in each task, for `paceline explain`.
+
+use paceline_data::SparseKind;
+use paceline_data::sparse::CLICK_FIELDS;
+use paceline_engine::Mode;
+use paceline_job::{DataKind, DataShape, ModelKind, Plan};
+use paceline_model::{EntryPolicy, TableMemory, memory_text};
+use paceline_terminal::grouped;
+
+/// The memory of a sparse model's table in each task, if the job says how many features there are.
+pub(super) fn memory(plan: &Plan) -> String {
+    let Some(TaskMemory { task, table }) = task_memory(plan) else { return String::new() };
+    let text = |bytes: u64| memory_text(bytes.into());
+    let (keys, fixed) = (grouped(table.keys as u64), text(table.fixed));
+    let mut line = if table.entry == 0 {
+        format!("# memory: {fixed} in {task}, for {keys} parameters and their state")
+    } else {
+        format!(
+            "# memory: {fixed} in {task} for the index of {keys} keys, and {} bytes for each that \
+             occurs: {} if all do",
+            table.entry,
+            text(table.most())
+        )
+    };
+    if let Some(limit) = plan.cluster.memory {
+        line += &match table.entries_within(limit) {
+            Err(why) => format!("; too much: {why}"),
+            Ok(None) => format!("; cluster.memory is {}, which is enough", text(limit)),
+            Ok(Some(entries)) => {
+                let entries = grouped(entries as u64);
+                format!("; cluster.memory is {}, enough for {entries} keys", text(limit))
+            }
+        };
+    }
+    line + "\n"
+}
+
+/// A table, and the task that has it.
+struct TaskMemory {
+    task: &'static str,
+    table: TableMemory,
+}
+
+fn task_memory(plan: &Plan) -> Option<TaskMemory> {
+    let DataKind::Rows(spec) = &plan.data.kind else { return None };
+    let features = spec.features.filter(|_| plan.model.is_sparse())?;
+    let has_fields = matches!(spec.kind, SparseKind::Clicks | SparseKind::Criteo);
+    let (width, parameters, policy) = match &plan.model {
+        ModelKind::Factors(factors) => {
+            let fields = if has_fields { CLICK_FIELDS } else { 0 };
+            if factors.uses_fields() && fields == 0 {
+                return None;
+            }
+            let form = factors.form(DataShape::of_rows(features, fields));
+            (form.width(), form.parameters(), factors.entries)
+        }
+        _ => (1, features as u128 + 1, EntryPolicy::default()),
+    };
+    let keys = usize::try_from(parameters.div_ceil(width as u128)).ok()?;
+    let (task, parts) = match plan.cluster.mode {
+        Mode::Single => ("this process", 1),
+        Mode::Mirrored => ("each worker", 1),
+        _ => ("each server", plan.cluster.servers.max(1)),
+    };
+    let keys = keys.div_ceil(parts);
+    Some(TaskMemory { task, table: TableMemory::of(&plan.optimizer, width, keys, policy) })
+}
