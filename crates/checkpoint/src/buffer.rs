@@ -122,7 +122,8 @@ impl CheckpointBuffer {
         let header_bytes = 8 + header(layout, columns, most, u64::MAX).len();
         let start = header_bytes.next_multiple_of(BLOCK_BYTES);
         // Memory for entries is allocated when their number is known.
-        let rows = if most == ShardRows::All { most } else { ShardRows::Entries(EntryRows::default()) };
+        let rows =
+            if most == ShardRows::All { most } else { ShardRows::Entries(EntryRows::default()) };
         let end = start + columns.len(layout, rows) * size_of::<f32>();
         Ok(Self { memory: touched_memory(end)?, values: start..end, end, rows })
     }

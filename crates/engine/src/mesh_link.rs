@@ -10,8 +10,8 @@ use paceline_exchange::{
 };
 use paceline_model::{AlignedBuffer, Layout, Model, SparseModel};
 use paceline_net::{
-    KeyedGradient, LinkError, LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange,
-    PieceOutcome, StepPieces, Traffic,
+    KeyedGradient, LinkError, LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel,
+    PieceExchange, PieceOutcome, StepPieces, Traffic,
 };
 use paceline_observe::trace::SideTrack;
 use paceline_observe::{PeerTraffic, Phase, PhaseClock, TaskSummary};

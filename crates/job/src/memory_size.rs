@@ -21,7 +21,10 @@ mod tests {
     #[test]
     fn amounts_have_a_unit_and_a_limit() {
         let amounts = ["8gb", "1.5 GB", "512MB", "1tb"].map(parse_memory);
-        assert_eq!(amounts, [8_000_000_000, 1_500_000_000, 512_000_000, 1_000_000_000_000].map(Some));
+        assert_eq!(
+            amounts,
+            [8_000_000_000, 1_500_000_000, 512_000_000, 1_000_000_000_000].map(Some)
+        );
         for text in ["8", "gb", "-1gb", "0.5mb", "nangb", "infgb", "8 gib", "8kb"] {
             assert_eq!(parse_memory(text), None, "{text}");
         }

@@ -6,7 +6,6 @@ mod deploy;
 mod evaluate;
 mod explain_clicks;
 mod explain_layers;
-mod explain_memory;
 mod explain_table;
 mod explain_tasks;
 mod export;
@@ -178,10 +177,9 @@ fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     print(&wrap_comments(&job.explain()))?;
     print(&table)?;
     print(&exchange)?;
-    let (wire, table) = (wire(&plan), explain_table::table(&plan));
+    let (wire, memory) = (wire(&plan), explain_table::memory(&plan));
     let (threads, bounds) = (threads(&plan, here), explain_clicks::bounds(&plan));
-    let memory = explain_memory::memory(&plan);
-    print(&wrap_comments(&format!("{tasks}{wire}{table}{threads}{memory}{bounds}")))
+    print(&wrap_comments(&format!("{tasks}{wire}{memory}{threads}{bounds}")))
 }
 
 /// The threads of each worker, with the reason for their number.

@@ -38,8 +38,7 @@ impl Replica {
     /// The run is cut short: gives up the step in progress. The worker can only leave.
     pub fn cut_short(&mut self) {
         // A mean is applied only when the whole step is complete.
-        let keeps_params =
-            self.keyed.is_some() || self.config.sends_means() && !self.is_rounded();
+        let keeps_params = self.keyed.is_some() || self.config.sends_means() && !self.is_rounded();
         self.is_mixed |= self.step.is_some() && !self.is_untouched() && !keeps_params;
         (self.step, self.is_over, self.is_cut_short) = (None, true, true);
         self.pieces.clear();

@@ -93,7 +93,8 @@ impl Replica {
     /// The next frame for a peer that is behind.
     pub(super) fn next_entries(&mut self, peer: usize, transfer: StateTransfer) -> PeerFrame {
         let StateTransfer { next: StatePiece { column, index }, end } = transfer;
-        let (cursor, mut out) = (self.peers[peer].cursor, std::mem::take(&mut self.peers[peer].out));
+        let (cursor, mut out) =
+            (self.peers[peer].cursor, std::mem::take(&mut self.peers[peer].out));
         out.clear();
         let Some(keyed) = &self.keyed else { unreachable!("the model is sparse") };
         let (keys, cursor) = keyed.write_part(column, cursor, &mut out);

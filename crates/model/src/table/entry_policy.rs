@@ -168,3 +168,6 @@ impl EntryTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,10 +137,7 @@ impl EntryTable {
     pub(super) fn entry_keys(&self, keys: Range<usize>) -> Vec<u32> {
         let within = keys.start - self.keys.start..keys.end - self.keys.start;
         let places = self.index.all()[within].iter().zip(keys.start as u32..);
-        places
-            .filter(|(place, _)| has_entry(place.published()))
-            .map(|(_, key)| key)
-            .collect()
+        places.filter(|(place, _)| has_entry(place.published())).map(|(_, key)| key).collect()
     }
 
     /// Entries that exist. Threads that create one entry at the same moment may count it twice.

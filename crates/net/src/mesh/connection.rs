@@ -145,7 +145,8 @@ impl MeshConnection {
         let sink = &mut ReplicaSink { replica, slot, memory, likely: None, has_ended };
         match self.frames.read_frame(sink).map_err(|error| MeshFault::lost(slot, error))? {
             FrameRead::Frame { header, is_control } => {
-                let carries = header.kind.carries_floats() || header.kind == FrameKind::KeyedGradient;
+                let carries =
+                    header.kind.carries_floats() || header.kind == FrameKind::KeyedGradient;
                 let is_first = carries && header.chunk == 0;
                 self.first_chunk = is_first.then_some(header.kind);
                 let bytes = if is_control { self.frames.control() } else { &[] };

@@ -45,11 +45,8 @@ impl TablePlan {
         if self.shared > 0 {
             layout.push("shared", &[self.shared], Group::Biases);
         }
-        let optimizer: OptimizerSpec = if self.decays {
-            Sgd::new(0.1).decay(0.3)
-        } else {
-            AdaGrad::new(0.1).into()
-        };
+        let optimizer: OptimizerSpec =
+            if self.decays { Sgd::new(0.1).decay(0.3) } else { AdaGrad::new(0.1).into() };
         let model = EntryModel { features: self.features, layout };
         let keys = 0..model.layout.keys();
         ParamTable::allocate_with(optimizer, &model, keys, 7, self.policy).unwrap()
