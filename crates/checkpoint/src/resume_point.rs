@@ -227,6 +227,7 @@ impl ResumePoint {
             ..keys.partition_point(|&key| (key as usize) < own.end);
         let at_once = (PIECE / width).max(1);
         let mut values = Vec::new();
+        table.create_entries(&keys[rows.clone()]);
         for from in rows.clone().step_by(at_once) {
             let some = from..(from + at_once).min(rows.end);
             let keys = &keys[some.clone()];
@@ -239,10 +240,11 @@ impl ResumePoint {
                 table.write_entries(keys, EntryColumn::State(state), &values);
             }
         }
-        let marks = match shard.has_marks {
-            true => whole_numbers(count, count)?,
+        let marks = if shard.has_marks {
+            whole_numbers(count, count)?
+        } else {
             // The run did not evict entries before.
-            false => vec![table.mark_of(self.step()); count],
+            vec![table.mark_of(self.step()); count]
         };
         table.set_marks(&keys[rows.clone()], &marks[rows]);
         let at = count * (1 + usize::from(shard.has_marks));

@@ -10,11 +10,11 @@ use paceline_exchange::{
 };
 use paceline_model::{AlignedBuffer, Layout, Model, SparseModel};
 use paceline_net::{
-    KeyedGradient, LinkError, LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel,
-    PieceExchange, PieceOutcome, StepPieces, Traffic,
+    LinkError, LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange,
+    PieceOutcome, StepPieces, Traffic,
 };
 use paceline_observe::trace::SideTrack;
-use paceline_observe::{PeerTraffic, Phase, PhaseClock, TaskSummary};
+use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::checkpoint::{
     CheckpointDir, CheckpointWriter, DenseShard, PlanOrigin, ResumePoint, copy_dense,
@@ -23,11 +23,11 @@ use crate::context::VisitPiece;
 use crate::error::TrainError;
 use crate::exchange_observer::ExchangeObserver;
 use crate::initial_params::{initial_params, initial_state};
-use crate::link::{DenseLink, Link, PushOutcome, SparseLink, SparsePush};
+use crate::link::{DenseLink, Link, PushOutcome};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
 use crate::settings::{OnWorkerLoss, TrainSettings};
-use crate::sparse::{check_room, empty_table, for_each_piece};
+use crate::sparse::for_each_piece;
 use crate::step_stop::StepStop;
 use crate::task_place::{TaskPlace, incarnation, pieces_digest};
 
@@ -84,21 +84,6 @@ pub(crate) enum MeshModel<'a> {
 impl MeshStart<'_> {
     fn recovers(&self) -> bool {
         self.settings.on_worker_loss == OnWorkerLoss::Wait
-    }
-
-    /// The replica of a sparse model at the start of the run, as [`Self::replica`].
-    fn table_replica(&self, model: &dyn SparseModel) -> Result<Replica, TrainError> {
-        let (settings, layout) = (self.settings, model.layout());
-        let config = self.config(layout);
-        let table = empty_table(settings, model, 0..layout.keys())?;
-        let newest = self.newest_checkpoint();
-        if let Some(from) = newest.as_ref().or(self.from) {
-            return Ok(Replica::of_table(config, from.fill(layout, table)?, from.step()));
-        }
-        if let Some(start) = &settings.start {
-            start.fill(model, &table)?;
-        }
-        Ok(Replica::of_table(config, table, 0))
     }
 
     /// The replica at the start of the run. One that takes another's place receives the state of
@@ -237,14 +222,6 @@ impl<'a> MeshLink<'a> {
         });
     }
 
-    /// Reads the values of a batch's keys.
-    fn read_values(&mut self, keys: &[u32]) {
-        if let Some(table) = self.mesh.table() {
-            self.values.resize(keys.len() * table.width(), 0.0);
-            table.read(keys, &mut self.values);
-        }
-    }
-
     fn wait_observer(&self) -> WaitObserver<'a> {
         WaitObserver { notify: self.notify, should_give_up: None }
     }
@@ -380,68 +357,6 @@ impl DenseLink for MeshLink<'_> {
     }
 }
 
-impl SparseLink for MeshLink<'_> {
-    fn overlaps(&self) -> bool {
-        false
-    }
-
-    fn prefetch(&self, key: u32) {
-        self.mesh.table().iter().for_each(|table| table.prefetch(key));
-    }
-
-    fn begin(
-        &mut self,
-        _step: u64,
-        keys: &[u32],
-        clock: &mut PhaseClock,
-    ) -> Result<LinkOutcome, TrainError> {
-        clock.enter(Phase::Pull);
-        self.read_values(keys);
-        Ok(LinkOutcome::Done(()))
-    }
-
-    fn begin_next(&mut self, _: &[u32], _: &mut PhaseClock) -> Result<LinkOutcome, TrainError> {
-        Ok(LinkOutcome::Done(()))
-    }
-
-    fn values(&self) -> &[f32] {
-        &self.values
-    }
-
-    fn push(
-        &mut self,
-        push: SparsePush<'_>,
-        clock: &mut PhaseClock,
-    ) -> Result<LinkOutcome, TrainError> {
-        let (notify, peers) = (self.notify, self.peers);
-        let SparsePush { examples, keys, grad, next, .. } = push;
-        let stop = self.step_stop.as_deref().filter(|_| self.peers.own == Some(0));
-        let observer = &mut StepObserver { clock, notify, peers, should_halt: None, stop };
-        let gradient = KeyedGradient { examples: examples as u32, keys, values: grad };
-        self.was_dropped = false;
-        match self.mesh.reduce_keyed(Some(gradient), observer) {
-            Err(LinkError::CutShort) => {
-                self.was_dropped = true;
-                return Ok(LinkOutcome::Done(()));
-            }
-            reduced => reduced?,
-        }
-        self.mesh.table().map_or(Ok(()), check_room)?;
-        self.checkpoint_if_due();
-        clock.enter(Phase::Pull);
-        self.read_values(next);
-        Ok(LinkOutcome::Done(()))
-    }
-
-    fn wait_for_values(
-        &mut self,
-        _: &mut PhaseClock,
-    ) -> Result<LinkOutcome<PushOutcome>, TrainError> {
-        let outcome = if self.was_dropped { PushOutcome::Dropped } else { PushOutcome::Applied };
-        Ok(LinkOutcome::Done(outcome))
-    }
-}
-
 impl OverlappedLink for MeshLink<'_> {
     fn pieces(&self) -> &[StepPiece] {
         self.mesh.pieces()
@@ -523,3 +438,5 @@ impl Exchanger for MeshExchanger<'_> {
         })
     }
 }
+
+mod sparse;

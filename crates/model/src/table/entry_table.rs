@@ -16,6 +16,8 @@ use crate::sparse_model::{EntryBirth, SparseModel};
 const AHEAD: usize = 8;
 /// Numbers of a cache line.
 const LINE: usize = 16;
+/// The most numbers of an entry whose creation allocates nothing.
+const FEW: usize = 64;
 
 /// The entries of a range of a sparse model's keys, each with the state of its optimizer, which
 /// threads share without locks.
@@ -333,11 +335,7 @@ impl EntryTable {
     pub(super) fn born(&self, key: u32) -> &[AtomicCell] {
         match self.find(key) {
             Some(entry) => entry,
-            None => self.create(key, |entry| {
-                let mut first = vec![0.0; self.width];
-                self.first_numbers(key, &mut first);
-                entry.iter().zip(first).for_each(|(cell, value)| cell.set(value));
-            }),
+            None => self.create(key, |entry| self.fill_first(key, entry)),
         }
     }
 
@@ -358,6 +356,21 @@ impl EntryTable {
                 Err(other) => before = other,
             }
         }
+    }
+
+    /// Writes the numbers that a key starts from into its entry.
+    fn fill_first(&self, key: u32, entry: &[AtomicCell]) {
+        let mut few = [0.0; FEW];
+        let mut many = Vec::new();
+        let first = match few.get_mut(..self.width) {
+            Some(first) => first,
+            None => {
+                many.resize(self.width, 0.0);
+                &mut many
+            }
+        };
+        self.first_numbers(key, first);
+        entry.iter().zip(first).for_each(|(cell, value)| cell.set(*value));
     }
 
     /// The numbers that a key starts from.

@@ -62,6 +62,19 @@ impl ParamTable {
         None
     }
 
+    /// Creates the entries of keys that a checkpoint lists, as zeros.
+    ///
+    /// # Panics
+    /// If a key is outside the table.
+    pub fn create_entries(&self, keys: &[u32]) {
+        let Some(table) = self.as_entries() else { return };
+        for &key in keys {
+            if table.find(key).is_none() {
+                table.create(key, |_| ());
+            }
+        }
+    }
+
     /// Stores entries that [`copy_stored`](Self::copy_stored) has copied from a table of this kind.
     ///
     /// # Panics
