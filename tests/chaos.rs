@@ -45,11 +45,14 @@ const CASES: [ChaosCase; 3] = [
     ChaosCase { mode: "bounded", has_exact_bits: false, steps: SHORT_STEPS },
 ];
 
-/// Settings of a dense model, of a sparse one, and of one with several numbers for each feature.
-const MODELS: [&[&str]; 3] = [
+/// Settings of a dense model, of a sparse one, and of those with several numbers for each feature.
+const MODELS: [&[&str]; 6] = [
     &["train.optimizer.kind=momentum", "train.batch=20"],
     &["model.kind=logistic", "data.features=5000", "train.optimizer.kind=adagrad"],
-    &["model.kind=fm", "model.rank=3", "data.features=5000"],
+    &["model.kind=fm", "model.rank=3", "data.features=5000", "model.min_count=2"],
+    &["model.kind=ffm", "model.rank=2", "data.features=5000", "model.evict_after=170"],
+    &["model.kind=deepfm", "model.rank=2", "data.features=5000"],
+    &["model.kind=wide-deep", "model.rank=2", "data.features=5000", "train.optimizer.kind=adam"],
 ];
 
 /// A small random generator, so that a seed always gives the same disruptions.
@@ -142,9 +145,8 @@ fn undisturbed(steps: u64, model: usize) -> &'static [u8] {
 /// Plays one seed. Returns the number of disruptions.
 fn play(case: &ChaosCase, seed: u64) -> usize {
     let mut random = SplitMix(seed ^ (case.mode.len() as u64) << 32);
-    // Without servers there are dense models only.
     let has_servers = case.mode != "mirrored";
-    let model = if has_servers { random.below(MODELS.len() as u64) as usize } else { 0 };
+    let model = random.below(MODELS.len() as u64) as usize;
     let sandbox = Sandbox::new();
     let mut settings = settings(case, MODELS[model]);
     // Half of the runs are encrypted.

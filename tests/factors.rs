@@ -59,7 +59,10 @@ fn what_a_model_of_pairs_cannot_do_is_refused_before_anything_starts() {
         &["data.kind is \"libsvm\", but model.kind is \"ffm\", which takes clicks, libffm"],
     );
     check(&["model.kind=fm", "train.optimizer.kind=momentum"], &["use sgd, adagrad, adam or ftrl"]);
-    check(&["model.kind=fm", "cluster.mode=mirrored"], &["use async", "sync for a sparse model"]);
+    check(&["model.kind=fm", "cluster.memory=5"], &["cluster.memory must be", "\"8gb\""]);
+    check(&["model.kind=softmax", "cluster.memory=5gb"], &["cluster.memory applies only with"]);
+    check(&["model.kind=logistic", "model.min_count=2"], &["model.min_count applies only with"]);
+    check(&["model.kind=fm", "model.min_count=0"], &["a whole number from 1 to 65535"]);
 }
 
 #[test]
@@ -78,8 +81,65 @@ fn a_checkpoint_of_another_rank_is_refused_with_both_shapes() {
 fn explain_predicts_the_memory_of_the_table() {
     let sandbox = Sandbox::new();
     let printed = sandbox.ok(&["explain", "--set", "model.kind=fm"]).stdout;
-    let says =
-        ["4 bytes for each feature and 72 bytes for each that occurs", "33,762,578 features"];
-    let text = printed.replace("\n# ", " ").split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_says(&text, &says);
+    let text = |printed: String| {
+        printed.replace("\n# ", " ").split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let index = "in this process for the index of 33,762,579 keys, and 72 bytes for each that";
+    assert_says(&text(printed), &[index]);
+    let limited = ["--set", "model.kind=ffm", "--set", "data.features=1000000"];
+    let shared = ["--set", "cluster.mode=sync", "--set", "cluster.memory=3mb"];
+    let printed = sandbox.ok(&[&["explain"], &limited[..], &shared].concat()).stdout;
+    let says = ["in each server for the index of 1,000,001 keys", "too much", "3 MB"];
+    assert_says(&text(printed), &says);
+}
+
+/// Settings under which keys are counted, and entries evicted and created again.
+const FREQUENCY: [&str; 2] = ["model.min_count=2", "model.evict_after=7"];
+
+#[test]
+fn mirrored_has_the_bits_of_sync_for_sparse_models() {
+    for (model, more) in [
+        ("logistic", &["train.optimizer={kind=\"sgd\", rate=0.1, decay=0.01}"][..]),
+        ("ffm", &[]),
+        ("deepfm", &FREQUENCY),
+    ] {
+        let sandbox = Sandbox::new();
+        let kind = format!("model.kind={model}");
+        let rank = if model == "logistic" { &[][..] } else { &["model.rank=2"] };
+        let common = [&CLICKS[..2], &CLICKS[3..4], &[&kind], rank, more].concat();
+        // The last step has no rows for the third worker.
+        let rows = ["data.train_examples=1021", "train.batch=20", "train.stop={epochs=1}"];
+        let settings = [&common[..], &rows, &["cluster.workers=3"]].concat();
+        let servers = [&settings[..], &["cluster.servers=2"]].concat();
+        let sync = sandbox.train_cluster("sync", "sync", &servers);
+        let mirrored = sandbox.train_cluster("mirrored", "mirrored", &settings);
+        assert!(sync.model() == mirrored.model(), "{model}: the bytes differ");
+        for figure in ["global_steps", "examples", "test_loss"] {
+            assert_eq!(sync.summary()[figure], mirrored.summary()[figure], "{model}: {figure}");
+        }
+    }
+}
+
+#[test]
+fn a_table_beyond_the_memory_of_the_job_ends_the_run_with_its_number_of_keys() {
+    let sandbox = Sandbox::new();
+    let settings = |limit: &str| {
+        let own = ["model.kind=fm", "data.features=300000", "data.interactions=0"];
+        let rows = ["data.train_examples=20000", "train.stop={epochs=1}"];
+        let own = own.iter().chain(&rows).map(|setting| (*setting).to_owned());
+        own.chain([format!("cluster.memory={limit}")]).collect::<Vec<_>>()
+    };
+    let fails = |mode: &str, limit: &str| {
+        let settings = settings(limit);
+        let settings: Vec<_> = settings.iter().map(String::as_str).collect();
+        let output = sandbox.launch(&format!("{mode}-{limit}"), mode, &settings).finish();
+        assert_ne!(output.code, Some(0), "{output:?}");
+        output.stderr
+    };
+    let before = "the index of 300001 keys takes 1.2 MB, and cluster.memory is 1 MB";
+    assert_says(&fails("single", "1mb"), &[before]);
+    for mode in ["single", "sync", "mirrored"] {
+        let printed = fails(mode, "2mb");
+        assert_says(&printed, &["of 300001 keys", "cluster.memory has no room", "min_count"]);
+    }
 }

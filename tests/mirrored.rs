@@ -235,7 +235,8 @@ fn a_mirrored_worker_without_peers_gives_up_and_names_them() {
 fn mirrored_refuses_what_it_cannot_do() {
     let sandbox = Sandbox::new();
     for (settings, says) in [
-        (&["model.kind=logistic"][..], "model.dense = true"),
+        (&["model.kind=logistic", "cluster.wire=bf16"][..], "model.dense = true"),
+        (&["model.kind=fm", "cluster.factors=always"], "cluster.factors applies only with"),
         (&["cluster.on_worker_loss=continue"], "cluster.on_worker_loss is"),
     ] {
         let output = sandbox.launch("run", "mirrored", settings).finish();

@@ -61,6 +61,17 @@ fn mirrored_ends_with_the_same_bits_whichever_worker_is_killed() {
 }
 
 #[test]
+fn a_sparse_model_ends_with_the_same_bits_whichever_mirrored_worker_is_killed() {
+    let sandbox = Sandbox::new();
+    let model = ["model.kind=deepfm", "model.rank=2", "data.features=5000", "model.min_count=2"];
+    let more = ["model.evict_after=50", "cluster.workers=3", "train.stop.steps=2000"];
+    let settings = [&model[..], &more].concat();
+    let launched = running(&sandbox, &settings);
+    ["worker:2", "worker:0"].iter().for_each(|task| launched.kill_and_wait_for_restart(task));
+    check_end(&sandbox, launched, &settings);
+}
+
+#[test]
 fn mirrored_ends_with_the_same_bits_when_all_workers_are_killed_at_once() {
     // With a checkpoint the run continues from there, without one it starts again.
     for checkpoints in [false, true] {

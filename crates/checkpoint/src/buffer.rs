@@ -10,7 +10,9 @@
 //! If a key of the model has several parameters, the file has only the entries that exist:
 //! `entries` has a row of numbers for each, `optimizer.<state>.entries` a row of state, and `keys`
 //! the key of each row, in order. Behind the features, the keys name the parameters that every
-//! example touches, one row after another.
+//! example touches, one row after another. If entries are evicted, `marks` says for each in which
+//! period it was last named. If a key gets an entry only after several updates have named it,
+//! `counted_keys` and `counts` say how many have, for the keys without an entry.
 //!
 //! A copy of a shard lies in memory as its file does on disk, in whole blocks, so that it can be
 //! written without the page cache. That halves the processor time of a checkpoint and leaves the
@@ -51,7 +53,25 @@ pub(crate) enum ShardRows {
     /// One for each parameter.
     All,
     /// One for each entry that exists, and its key.
-    Entries(usize),
+    Entries(EntryRows),
+}
+
+/// What the file of a table with entries has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EntryRows {
+    /// Entries that exist.
+    pub(crate) entries: usize,
+    /// Whether each has a mark that says when it was last named.
+    pub(crate) has_marks: bool,
+    /// Keys without an entry that were named.
+    pub(crate) counted: usize,
+}
+
+impl EntryRows {
+    /// The whole numbers behind the values: keys, marks, counted keys, and their counts.
+    pub(crate) fn whole_numbers(&self) -> usize {
+        self.entries * (1 + usize::from(self.has_marks)) + 2 * self.counted
+    }
 }
 
 impl ShardColumns {
@@ -59,7 +79,7 @@ impl ShardColumns {
     fn len(&self, layout: &Layout, rows: ShardRows) -> usize {
         let values = match rows {
             ShardRows::All => self.shard.len(),
-            ShardRows::Entries(entries) => entries * layout.width(),
+            ShardRows::Entries(rows) => rows.entries * layout.width(),
         };
         values * (1 + self.states.len() + self.known_gradients)
     }
@@ -68,7 +88,10 @@ impl ShardColumns {
     fn most_rows(&self, layout: &Layout) -> ShardRows {
         match layout.width() {
             1 => ShardRows::All,
-            width => ShardRows::Entries(self.shard.len().div_ceil(width)),
+            width => {
+                let keys = self.shard.len().div_ceil(width);
+                ShardRows::Entries(EntryRows { entries: keys, has_marks: true, counted: keys })
+            }
         }
     }
 
@@ -87,7 +110,7 @@ pub(crate) struct CheckpointBuffer {
     /// miss the TLB less often.
     memory: MmapMut,
     values: Range<usize>,
-    /// Where the keys of entries end: behind the values.
+    /// Where the whole numbers of entries end: behind the values.
     end: usize,
     rows: ShardRows,
 }
@@ -99,7 +122,8 @@ impl CheckpointBuffer {
         let header_bytes = 8 + header(layout, columns, most, u64::MAX).len();
         let start = header_bytes.next_multiple_of(BLOCK_BYTES);
         // Memory for entries is allocated when their number is known.
-        let rows = if most == ShardRows::All { most } else { ShardRows::Entries(0) };
+        let rows =
+            if most == ShardRows::All { most } else { ShardRows::Entries(EntryRows::default()) };
         let end = start + columns.len(layout, rows) * size_of::<f32>();
         Ok(Self { memory: touched_memory(end)?, values: start..end, end, rows })
     }
@@ -109,12 +133,12 @@ impl CheckpointBuffer {
         &mut self,
         layout: &Layout,
         columns: &ShardColumns,
-        entries: usize,
+        rows: EntryRows,
     ) -> io::Result<()> {
-        self.rows = ShardRows::Entries(entries);
+        self.rows = ShardRows::Entries(rows);
         let values = columns.len(layout, self.rows) * size_of::<f32>();
         self.values.end = self.values.start + values;
-        self.end = self.values.end + entries * size_of::<u32>();
+        self.end = self.values.end + rows.whole_numbers() * size_of::<u32>();
         if self.end.next_multiple_of(BLOCK_BYTES) > self.memory.len() {
             // More than needed, because entries become more from checkpoint to checkpoint.
             self.memory = touched_memory(self.end + self.end / 4)?;
@@ -127,8 +151,8 @@ impl CheckpointBuffer {
         self.rows
     }
 
-    /// The keys of the entries.
-    pub(crate) fn keys_mut(&mut self) -> &mut [u32] {
+    /// The whole numbers behind the values; see [`EntryRows`].
+    pub(crate) fn whole_numbers_mut(&mut self) -> &mut [u32] {
         bytemuck::cast_slice_mut(&mut self.memory[self.values.end..self.end])
     }
 
@@ -210,8 +234,8 @@ fn write_all(path: &Path, flags: i32, buffer: &CheckpointBuffer) -> io::Result<F
 
 /// The JSON header of the file.
 fn header(layout: &Layout, columns: &ShardColumns, rows: ShardRows, step: u64) -> String {
-    if let ShardRows::Entries(count) = rows {
-        return header_with(entry_tensors(layout, columns, count), Map::new(), step);
+    if let ShardRows::Entries(rows) = rows {
+        return header_with(entry_tensors(layout, columns, rows), Map::new(), step);
     }
     let (mut entries, mut pieces) = (Map::new(), Map::new());
     for (column, prefix) in columns.prefixes().enumerate() {
@@ -238,7 +262,8 @@ fn header(layout: &Layout, columns: &ShardColumns, rows: ShardRows, step: u64) -
 }
 
 /// The tensors of a file of entries.
-fn entry_tensors(layout: &Layout, columns: &ShardColumns, count: usize) -> Map<String, Value> {
+fn entry_tensors(layout: &Layout, columns: &ShardColumns, rows: EntryRows) -> Map<String, Value> {
+    let count = rows.entries;
     let (mut tensors, mut at, width) = (Map::new(), 0, layout.width());
     let mut add = |name: String, kind: &str, shape: &[usize]| {
         let end = at + shape.iter().product::<usize>() * size_of::<f32>();
@@ -249,6 +274,13 @@ fn entry_tensors(layout: &Layout, columns: &ShardColumns, count: usize) -> Map<S
         add(format!("{prefix}entries"), "F32", &[count, width]);
     }
     add("keys".into(), "U32", &[count]);
+    if rows.has_marks {
+        add("marks".into(), "U32", &[count]);
+    }
+    if rows.counted > 0 {
+        add("counted_keys".into(), "U32", &[rows.counted]);
+        add("counts".into(), "U32", &[rows.counted]);
+    }
     tensors
 }
 

@@ -1,5 +1,7 @@
 //! Copies a shard into the columns of a checkpoint.
 
+use std::ops::Range;
+
 use paceline_exchange::{DenseStore, Server};
 use paceline_model::{EntryColumn, ParamTable};
 
@@ -20,16 +22,16 @@ pub fn copy_dense<'a>(params: &'a [f32], states: impl Iterator<Item = &'a [f32]>
     }
 }
 
-/// Copies a flat table into columns. A common factor of its parameters must have been multiplied
+/// Copies a shard of a flat table into columns. A common factor of its parameters must have been multiplied
 /// out in the table itself ([`ParamTable::fold`]), so that a resumed run has the same bits as one
 /// that was never interrupted.
-pub(crate) fn copy_table(table: &ParamTable, out: &mut [f32]) {
-    let mut columns = out.chunks_exact_mut(table.range().len().max(1));
+pub(crate) fn copy_table(table: &ParamTable, shard: &Range<usize>, out: &mut [f32]) {
+    let mut columns = out.chunks_exact_mut(shard.len().max(1));
     if let Some(params) = columns.next() {
-        table.read_range(table.range(), params);
+        table.read_range(shard.clone(), params);
     }
     for (state, place) in columns.enumerate() {
-        table.read_state(state, table.range(), place);
+        table.read_state(state, shard.clone(), place);
     }
 }
 

@@ -98,6 +98,12 @@ pub struct ShardEntry {
     /// If a key has several parameters: the number of entries in the file. Others do not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
+    /// Whether the entries have marks that say when they were last named.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_marks: bool,
+    /// Keys in the file that have no entry, but were named.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub counted: usize,
     /// How far each slot had come on each chunk.
     #[serde(rename = "parts")]
     pub chunks: Vec<ChunkEntry>,

@@ -216,13 +216,18 @@ impl ResumePoint {
         let read = |at: usize, out: &mut [f32]| {
             read_numbers(&path, at, out).map_err(CheckpointError::at("read", &path))
         };
-        let mut keys = vec![0; count];
-        read((1 + states.len()) * count * width, bytemuck::cast_slice_mut(&mut keys))?;
+        let whole_numbers = |at: usize, count: usize| {
+            let mut numbers = vec![0u32; count];
+            let place = (1 + states.len()) * shard.entries.unwrap_or(0) as usize * width + at;
+            read(place, bytemuck::cast_slice_mut(&mut numbers)).map(|()| numbers)
+        };
+        let keys = whole_numbers(0, count)?;
         let own = table.keys();
         let rows = keys.partition_point(|&key| (key as usize) < own.start)
             ..keys.partition_point(|&key| (key as usize) < own.end);
         let at_once = (PIECE / width).max(1);
         let mut values = Vec::new();
+        table.create_entries(&keys[rows.clone()]);
         for from in rows.clone().step_by(at_once) {
             let some = from..(from + at_once).min(rows.end);
             let keys = &keys[some.clone()];
@@ -235,6 +240,19 @@ impl ResumePoint {
                 table.write_entries(keys, EntryColumn::State(state), &values);
             }
         }
+        let marks = if shard.has_marks {
+            whole_numbers(count, count)?
+        } else {
+            // The run did not evict entries before.
+            vec![table.mark_of(self.step()); count]
+        };
+        table.set_marks(&keys[rows.clone()], &marks[rows]);
+        let at = count * (1 + usize::from(shard.has_marks));
+        let counted = whole_numbers(at, shard.counted)?;
+        let counts = whole_numbers(at + shard.counted, shard.counted)?;
+        let rows = counted.partition_point(|&key| (key as usize) < own.start)
+            ..counted.partition_point(|&key| (key as usize) < own.end);
+        table.set_counts(&counted[rows.clone()], &counts[rows]);
         Ok(())
     }
 

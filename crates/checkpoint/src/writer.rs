@@ -15,7 +15,7 @@ use paceline_exchange::ChunkMarks;
 use paceline_model::kernels::all_finite;
 use paceline_model::{Layout, ParamTable};
 
-use crate::buffer::{CheckpointBuffer, FileSum, ShardColumns, ShardRows, write_shard};
+use crate::buffer::{CheckpointBuffer, EntryRows, FileSum, ShardColumns, ShardRows, write_shard};
 use crate::copy::{copy_entries, copy_table};
 use crate::dir::CheckpointDir;
 use crate::manifest::{CheckpointInfo, ShardEntry, ShardPiece, sync_dir};
@@ -167,8 +167,8 @@ impl CheckpointWriter {
         })
     }
 
-    /// As [`take`](Self::take), of a table: if a key has several parameters, of the entries that
-    /// exist.
+    /// As [`take`](Self::take), of the shard's part of a table: if a key has several parameters, of
+    /// the entries that exist.
     pub fn take_table(
         &mut self,
         step: u64,
@@ -176,14 +176,25 @@ impl CheckpointWriter {
         is_last: bool,
         table: &ParamTable,
     ) -> bool {
+        let shard = self.columns.shard.clone();
         if table.width() == 1 {
-            return self.take(step, marks, is_last, |out| copy_table(table, out));
+            return self.take(step, marks, is_last, |out| copy_table(table, &shard, out));
         }
         self.take_with(step, marks, is_last, |writer, buffer| {
-            let keys = table.entry_keys();
-            buffer.fit(&writer.layout, &writer.columns, keys.len())?;
+            let width = table.width();
+            let shard = shard.start / width..shard.end.div_ceil(width);
+            let (keys, counted) = (table.entry_keys(shard.clone()), table.counts(shard));
+            let entry_marks = table.marks(&keys);
+            let rows = EntryRows {
+                entries: keys.len(),
+                has_marks: !entry_marks.is_empty(),
+                counted: counted.keys.len(),
+            };
+            buffer.fit(&writer.layout, &writer.columns, rows)?;
             copy_entries(table, &keys, buffer.values_mut());
-            buffer.keys_mut().copy_from_slice(&keys);
+            let counts = bytemuck::cast_slice(&counted.cells);
+            let numbers = [&keys[..], &entry_marks, &counted.keys, counts].concat();
+            buffer.whole_numbers_mut().copy_from_slice(&numbers);
             Ok(())
         })
     }
@@ -301,16 +312,19 @@ impl CheckpointSpec {
         let FileSum { bytes, crc32c } =
             write_shard(&path, &self.layout, columns, step, &mut copied.buffer)?;
         sync_dir(&place)?;
+        let rows = match copied.buffer.rows() {
+            ShardRows::All => None,
+            ShardRows::Entries(rows) => Some(rows),
+        };
         let shard = ShardEntry {
             file,
             bytes,
             crc32c: format!("{crc32c:08x}"),
             from: self.shard.start as u64,
             to: self.shard.end as u64,
-            entries: match copied.buffer.rows() {
-                ShardRows::All => None,
-                ShardRows::Entries(entries) => Some(entries as u64),
-            },
+            entries: rows.map(|rows| rows.entries as u64),
+            has_marks: rows.is_some_and(|rows| rows.has_marks),
+            counted: rows.map_or(0, |rows| rows.counted),
             chunks: copied.contents.marks.iter().map(Into::into).collect(),
             stop_at: copied.contents.stop_at,
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use paceline_exchange::{
     ChunkMarks, LentState, Replica, ReplicaConfig, SlotMark, StepPiece, WireFormat,
 };
-use paceline_model::{AlignedBuffer, Layout, Model};
+use paceline_model::{AlignedBuffer, Layout, Model, SparseModel};
 use paceline_net::{
     LinkError, LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange,
     PieceOutcome, StepPieces, Traffic,
@@ -27,6 +27,7 @@ use crate::link::{DenseLink, Link, PushOutcome};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
 use crate::settings::{OnWorkerLoss, TrainSettings};
+use crate::sparse::for_each_piece;
 use crate::step_stop::StepStop;
 use crate::task_place::{TaskPlace, incarnation, pieces_digest};
 
@@ -45,6 +46,11 @@ pub(crate) struct MeshLink<'a> {
     track: Option<SideTrack>,
     /// Gives up steps in the middle, once the run must end.
     step_stop: Option<Arc<StepStop>>,
+    /// Of a sparse model: the values of the batch to compute next, and those of a test.
+    values: Vec<f32>,
+    peeked: Vec<f32>,
+    /// Whether the last gradient was dropped, because the run was cut short.
+    was_dropped: bool,
     /// If the coordinator keeps the parameters of a step until the next is complete: the memory for
     /// the next.
     spare: AlignedBuffer,
@@ -66,6 +72,13 @@ pub(crate) struct MeshStart<'a> {
     pub(crate) track: Option<SideTrack>,
     /// Gives up steps in the middle, once the run must end.
     pub(crate) step_stop: Option<Arc<StepStop>>,
+}
+
+/// The model of a replica.
+#[derive(Clone, Copy)]
+pub(crate) enum MeshModel<'a> {
+    Dense(&'a dyn Model),
+    Sparse(&'a dyn SparseModel),
 }
 
 impl MeshStart<'_> {
@@ -133,7 +146,7 @@ impl<'a> MeshLink<'a> {
     /// others are.
     pub(crate) fn connect(
         start: MeshStart<'_>,
-        model: &dyn Model,
+        model: MeshModel<'_>,
         checkpoints: Option<CheckpointWriter>,
         notify: Notify<'a>,
         should_give_up: &dyn Fn() -> bool,
@@ -148,14 +161,30 @@ impl<'a> MeshLink<'a> {
             dials_all: start.place.is_substitute,
             losses: start.place.losses.clone(),
         };
-        let replica = start.replica(model)?;
+        let replica = match model {
+            MeshModel::Dense(model) => start.replica(model)?,
+            MeshModel::Sparse(model) => start.table_replica(model)?,
+        };
         let observer = &mut WaitObserver { notify, should_give_up: Some(should_give_up) };
         let mesh = Mesh::connect(replica, config, start.listener, observer)?;
         let workers = start.place.slots;
         let peers = Peers { count: workers, own: start.place.slot };
         let MeshStart { track, step_stop, .. } = start;
         let spare = AlignedBuffer::default();
-        let mut link = Self { mesh, workers, checkpoints, notify, peers, track, step_stop, spare };
+        let (values, peeked, was_dropped) = Default::default();
+        let mut link = Self {
+            mesh,
+            workers,
+            checkpoints,
+            notify,
+            peers,
+            track,
+            step_stop,
+            values,
+            peeked,
+            was_dropped,
+            spare,
+        };
         link.checkpoint_if_due();
         Ok(link)
     }
@@ -177,6 +206,12 @@ impl<'a> MeshLink<'a> {
         let step = mesh.global_step();
         let mark = SlotMark { last_sequence: step, step: step.saturating_sub(1) };
         let marks = vec![ChunkMarks { version: step, slots: vec![mark; workers] }];
+        if let Some(table) = mesh.table() {
+            // Even if this checkpoint is skipped: equal seeds must give equal bits.
+            table.fold();
+            checkpoints.take_table(step, marks, is_last, table);
+            return;
+        }
         checkpoints.take(step, marks, is_last, |out| {
             let mut columns = mesh.shard_columns();
             let params = columns.next().unwrap_or_default();
@@ -245,12 +280,22 @@ impl Link for MeshLink<'_> {
         Ok(self.mesh.wait_for_cut(observer)?)
     }
 
-    fn peek(&mut self, _keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
+    fn peek(&mut self, keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
+        if let Some(table) = self.mesh.table() {
+            let keys = keys.unwrap_or_default();
+            self.peeked.resize(keys.len() * table.width(), 0.0);
+            table.read_known(keys, &mut self.peeked);
+            return Ok(LinkOutcome::Done(&self.peeked));
+        }
         Ok(LinkOutcome::Done(self.mesh.params()))
     }
 
     fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError> {
-        visit(self.mesh.params()).map(LinkOutcome::Done)
+        match self.mesh.table() {
+            Some(table) => for_each_piece(table, visit),
+            None => visit(self.mesh.params()),
+        }
+        .map(LinkOutcome::Done)
     }
 
     /// Before a worker leaves it writes its shard of the last checkpoint.
@@ -393,3 +438,5 @@ impl Exchanger for MeshExchanger<'_> {
         })
     }
 }
+
+mod sparse;

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::thread;
 
+use paceline_exchange::shard_ranges;
 use paceline_observe::Recorder;
 
 use crate::checkpoint_spec::ShardPlace;
@@ -10,7 +11,7 @@ use crate::error::{TrainError, record_failure};
 use crate::exchange_observer::exchange_track;
 use crate::link::Link;
 use crate::loop_trace::traced;
-use crate::mesh_link::{MeshLink, MeshStart};
+use crate::mesh_link::{MeshLink, MeshModel, MeshStart};
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
 use crate::step_pieces::{ExchangeConditions, step_pieces, travels_in_pieces};
@@ -50,9 +51,16 @@ pub(crate) fn train_replica(
     let step_stop = Some(stop.clone());
     let start =
         MeshStart { settings, place, listener, checkpoints: dir, from, pieces, track, step_stop };
-    let range = start.config(model.layout()).shard(model.layout().len());
-    let checkpoints = task.checkpoint_writer(model.layout(), shard, range)?;
-    let link = MeshLink::connect(start, &*model, checkpoints, &notify, &gives_up);
+    let layout = model.layout();
+    let sparse = if workload.is_sparse() { Some(workload.sparse_parts()?.1) } else { None };
+    let range = match sparse {
+        None => start.config(layout).shard(layout.len()),
+        Some(_) => layout.params_of(shard_ranges(layout.keys(), place.slots)[slot].clone()),
+    };
+    let checkpoints = task.checkpoint_writer(layout, shard, range)?;
+    let mesh_model =
+        sparse.as_deref().map_or(MeshModel::Dense(&*model), |sparse| MeshModel::Sparse(sparse));
+    let link = MeshLink::connect(start, mesh_model, checkpoints, &notify, &gives_up);
     let Some(mut link) = task.unless_late(link)? else { return Ok(None) };
     task.context.waiting(None);
     if let Some(why) = task.context.separate_run().filter(|_| settings.checkpoint.is_some()) {
@@ -68,9 +76,9 @@ pub(crate) fn train_replica(
         model: is_built.then_some(model),
         stop: Some(stop),
     };
-    let mut worker = workload.dense_worker(settings, config)?;
+    let mut worker = workload.trainer(settings, config)?;
     if slot > 0 {
-        return train_slot(task, &mut link, &mut worker, |link, worker, work| {
+        return train_slot(task, &mut link, &mut *worker, |link, worker, work| {
             let report = task.task_summary(worker.step_recorder(), work, link);
             // Before leaving: the coordinator merges the timelines once every worker has left.
             task.finish_timeline(worker.step_recorder());
@@ -89,6 +97,6 @@ pub(crate) fn train_replica(
             reproducible: true,
             combine: &|report| report,
         };
-        run_coordinator(task, &mut link, &mut worker, options).map(Some)
+        run_coordinator(task, &mut link, &mut *worker, options).map(Some)
     })
 }

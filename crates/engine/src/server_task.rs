@@ -7,7 +7,7 @@ use std::sync::Arc;
 use paceline_exchange::{
     Generation, ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
 };
-use paceline_model::{Layout, Model, ParamTable};
+use paceline_model::{Layout, Model};
 use paceline_net::{ServeEnd, serve};
 
 use crate::checkpoint::{
@@ -22,6 +22,7 @@ use crate::server_link::overlaps;
 use crate::server_reporter::ServerReporter;
 use crate::server_trace::ServerTrace;
 use crate::settings::{Mode, OnWorkerLoss, TrainSettings};
+use crate::sparse::empty_table;
 use crate::task_place::{TaskPlace, incarnation};
 use crate::training_task::start_writer;
 use crate::workload::{ModelSizing, ModelSource};
@@ -228,8 +229,7 @@ impl ServerTask<'_> {
     ) -> Result<Store, TrainError> {
         let (layout, optimizer) = (model.layout(), self.settings.optimizer.clone());
         if let ModelSource::Sparse(build) = self.model {
-            let table = ParamTable::allocate(optimizer, &*build(), keys, self.settings.seed);
-            let table = table.map_err(TrainError::Settings)?;
+            let table = empty_table(self.settings, &*build(), keys)?;
             return match from {
                 None => {
                     if let Some(start) = &self.settings.start {

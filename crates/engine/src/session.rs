@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use paceline_data::{OnBad, SparseRows, TrainTest};
 use paceline_exchange::WireFormat;
-use paceline_model::{Layout, Model, OptimizerSpec, Sgd, SparseModel};
+use paceline_model::{EntryPolicy, Layout, Model, OptimizerSpec, Sgd, SparseModel};
 use paceline_observe::{Recorder, Summary};
 
 use crate::best_settings::BestSettings;
@@ -341,6 +341,8 @@ pub(crate) fn default_settings() -> TrainSettings {
         optimizer: Sgd::new(0.01),
         start: None,
         class_weights: Arc::default(),
+        entries: EntryPolicy::default(),
+        table_memory: None,
         mode: Mode::Single,
         wire: WireFormat::F32,
         stop: Stop::epochs(5),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use paceline_checkpoint::{PlannedEnd, StepLayout};
 use paceline_exchange::{JobIdentity, WireFormat};
-use paceline_model::OptimizerSpec;
+use paceline_model::{EntryPolicy, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{ModeKind, examples_per_step};
 
@@ -25,6 +25,10 @@ pub struct TrainSettings {
     pub start: Option<Arc<StartModel>>,
     /// What the loss and gradient of an example are multiplied by, for each class; empty for 1.
     pub class_weights: Arc<[f32]>,
+    /// Which features of a sparse model with several numbers for each have an entry.
+    pub entries: EntryPolicy,
+    /// The most memory of a sparse model's table in each task, in bytes.
+    pub table_memory: Option<u64>,
     /// How workers share the parameters.
     pub mode: Mode,
     /// How gradients and parameters of a dense model travel.

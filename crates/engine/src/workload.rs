@@ -412,9 +412,5 @@ fn needs_rows() -> TrainError {
 }
 
 fn needs_dense() -> TrainError {
-    TrainError::Settings(
-        "mode mirrored does not support sparse models; choose a mode with servers, or a dense \
-         model"
-            .into(),
-    )
+    TrainError::Settings("a dense loop needs a dense model".into())
 }

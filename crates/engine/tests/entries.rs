@@ -5,7 +5,7 @@
 use paceline_data::{SparseRows, TrainTest};
 use paceline_engine::{CheckpointSettings, Session, SessionReport, Sharing, StartModel, Stop};
 use paceline_factor::{FactorMachine, SparseSoftmax};
-use paceline_model::{AdaGrad, Adam, Ftrl, Logistic, OptimizerSpec, Sgd};
+use paceline_model::{AdaGrad, Adam, EntryPolicy, Ftrl, Logistic, OptimizerSpec, Sgd};
 
 const FEATURES: usize = 40;
 
@@ -87,6 +87,54 @@ fn a_resumed_run_ends_with_the_same_bits_whatever_its_servers() {
         kept().stop(Stop::steps(20)).run().unwrap();
         let resumed = kept().stop(Stop::steps(40)).resume().run().unwrap();
         assert_eq!(bits(&resumed), bits(&whole), "{name}, single");
+    }
+}
+
+/// Keys are counted, and entries are evicted and created again: a step has few of the keys.
+fn rare_keys(optimizer: OptimizerSpec) -> Session {
+    let policy = EntryPolicy { min_count: 2, evict_after: Some(3), max_entries: None };
+    machine(optimizer).batch(2).entries(policy)
+}
+
+#[test]
+fn a_mesh_ends_with_the_bits_of_servers() {
+    let ftrl = OptimizerSpec::new(Ftrl { beta: 1.0, l1: 0.001, l2: 0.01 }, 0.1);
+    let share = |session: Session, sharing| {
+        bits(&session.share(sharing).stop(Stop::steps(60)).run().unwrap())
+    };
+    let (mesh, servers) = (Sharing::mesh(3), Sharing::servers(2).workers(3));
+    for optimizer in [Sgd::new(0.3).decay(0.01), AdaGrad::new(0.1), Adam::new(0.01), ftrl] {
+        let name = optimizer.optimizer().name();
+        let linear = || {
+            Session::sparse(Logistic::new(FEATURES), pairs()).optimizer(Sgd::new(0.3).decay(0.1))
+        };
+        assert_eq!(share(linear(), mesh), share(linear(), servers), "logistic");
+        for session in [machine, rare_keys] {
+            let of_servers = share(session(optimizer.clone()), servers);
+            assert_eq!(share(session(optimizer.clone()), mesh), of_servers, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_resumed_run_counts_and_evicts_as_one_that_was_not_interrupted() {
+    let servers = |count| Sharing::servers(count).workers(2);
+    for (before, after) in [
+        (Sharing::none(), Sharing::none()),
+        (servers(3), servers(1)),
+        (servers(1), servers(2)),
+        (Sharing::mesh(2), Sharing::mesh(2)),
+        (Sharing::mesh(2), servers(2)),
+    ] {
+        let session = |sharing| rare_keys(AdaGrad::new(0.1)).share(sharing);
+        let whole = session(before).stop(Stop::steps(40)).run().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let kept =
+            |sharing| session(sharing).checkpoints(dir.path(), CheckpointSettings::steps(10));
+        kept(before).stop(Stop::steps(20)).run().unwrap();
+        let resumed = kept(after).stop(Stop::steps(40)).resume().run().unwrap();
+        assert_eq!(bits(&resumed), bits(&whole), "{before} to {after}");
+        assert!(whole.params.contains(&0.0), "entries are evicted");
     }
 }
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::CHUNK_FLOATS;
 
 /// The version of the protocol. Both ends must have the same.
-pub const PROTOCOL_VERSION: u16 = 9;
+pub const PROTOCOL_VERSION: u16 = 10;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -71,6 +71,10 @@ pub enum FrameKind {
     /// Replica: a range of the factors of its gradient of one piece, from which the receiver
     /// computes that gradient.
     Factors = 16,
+    /// Replica of a sparse model: its gradient of some keys, which the receiver sums.
+    KeyedGradient = 17,
+    /// Replica of a sparse model: a piece of its state, for a replica that is behind.
+    Entries = 18,
     /// Server: accepts the client, and states its shard.
     Welcome = 129,
     /// Server: refuses the client, and says why. The connection is closed after it.
@@ -107,13 +111,13 @@ pub enum FrameKind {
 impl FrameKind {
     /// Every kind, in the order of their numbers.
     #[rustfmt::skip]
-    pub(crate) const ALL: [FrameKind; 30] = {
+    pub(crate) const ALL: [FrameKind; 32] = {
         use FrameKind::*;
         [
             Hello, Push, Pull, Leave, Stop, Collect, Finish, Heartbeat, PushKeys, PullKeys,
-            GradientChunk, UpdatedChunk, Checkpoint, State, Release, Factors, Welcome, Refuse,
-            Start, Params, Reports, Notice, Abort, Bye, Values, JoinInfo, Enrolled, Offer, Yield,
-            KnownGradient,
+            GradientChunk, UpdatedChunk, Checkpoint, State, Release, Factors, KeyedGradient,
+            Entries, Welcome, Refuse, Start, Params, Reports, Notice, Abort, Bye, Values, JoinInfo,
+            Enrolled, Offer, Yield, KnownGradient,
         ]
     };
 
@@ -156,7 +160,7 @@ impl FrameKind {
             Push | Params | GradientChunk | UpdatedChunk | State | KnownGradient | Factors => {
                 CHUNK_BYTES
             }
-            PushKeys | PullKeys | Values => SPARSE_BYTES,
+            PushKeys | PullKeys | Values | KeyedGradient | Entries => SPARSE_BYTES,
             Hello => HELLO_BYTES,
             Pull | Collect | Finish | Heartbeat | Checkpoint | Start | Bye | Offer | Yield => 0,
             _ => CONTROL_BYTES,
@@ -173,7 +177,8 @@ impl FrameKind {
                 Flags::STOP | Flags::LEFT | Flags::CHECKPOINT
             }
             FrameKind::Factors => Flags::STOP | Flags::CHECKPOINT,
-            FrameKind::State => Flags::MORE | Flags::CHECKPOINT,
+            FrameKind::KeyedGradient => Flags::STOP | Flags::CHECKPOINT | Flags::MORE,
+            FrameKind::State | FrameKind::Entries => Flags::MORE | Flags::CHECKPOINT,
             FrameKind::Pull => Flags::RESUME,
             FrameKind::PullKeys => Flags::RESUME | Flags::AHEAD,
             FrameKind::Welcome | FrameKind::Hello => Flags::LEFT | Flags::PARTIAL | Flags::RESUME,
@@ -195,7 +200,7 @@ impl Flags {
     pub const STOP: Flags = Flags(1);
     /// On `Params` and `Values`: the gradient came too late and was dropped.
     pub const DROPPED: Flags = Flags(2);
-    /// On `Reports` and `State`: more pieces follow.
+    /// On `Reports`, `State`, `KeyedGradient` and `Entries`: more pieces follow.
     pub const MORE: Flags = Flags(4);
     /// On `Pull` and `PullKeys`: the first pull of a process that takes over a slot. The server
     /// answers it when the slot's last push may be answered, with the parameters that its next
@@ -252,7 +257,8 @@ pub struct Header {
     /// of the parameters in the payload. On `GradientChunk` and on a replica's `Leave`: the digest
     /// of its parameters, if one is due. On `Offer`: the last incarnation of the slot.
     pub version: u64,
-    /// The sequence of the push, which its answer repeats.
+    /// The sequence of the push, which its answer repeats. On `KeyedGradient` and `Entries`: the
+    /// number of keys.
     pub sequence: u64,
 }
 

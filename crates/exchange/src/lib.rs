@@ -109,6 +109,7 @@ mod gate;
 mod generation;
 mod incarnation;
 mod job_identity;
+mod keyed_sum;
 mod keys;
 mod mean;
 mod members;
@@ -156,6 +157,6 @@ pub use stats::{STALENESS_BOUNDS, SlotStats, Stats};
 pub use store::{DenseStore, SparseStore, Store};
 pub use wire::{GradientChanges, RoundedChunk, WireFormat};
 
-pub(crate) use keys::{KeysError, decode_keys, encode_keys};
+pub(crate) use keys::{KeysError, decode_keys, encode_keys, max_keys_bytes};
 pub(crate) use message::MAX_REPORTS_BYTES;
 pub(crate) use run_identity::RunIdentity;

@@ -231,7 +231,7 @@ impl JobChecker<'_> {
             self.check_quorum(quorum, slots.unwrap_or(workers), servers);
         }
         if mode == Mode::Mirrored {
-            self.check_mirrored(model);
+            self.check_mirrored();
         }
         let on_worker_loss = match self.text("cluster.on_worker_loss").as_str() {
             "continue" if mode != Mode::Mirrored => OnWorkerLoss::Continue,
@@ -262,6 +262,7 @@ impl JobChecker<'_> {
             files_port: self.optional("cluster.files_port", Self::whole).map(|port| port as u16),
             token_file: self.optional("cluster.token_file", Self::path),
             tls: self.tls(),
+            memory: self.optional("cluster.memory", Self::memory),
             factors: match self.text("cluster.factors").as_str() {
                 "always" => FactorChoice::Always,
                 "never" => FactorChoice::Never,
@@ -326,12 +327,7 @@ impl JobChecker<'_> {
     }
 
     /// Refuses settings that need parameter servers.
-    fn check_mirrored(&mut self, model: &ModelKind) {
-        if model.is_sparse() {
-            let message = "is \"mirrored\", which updates every parameter at every step; use async \
-                           or sync for a sparse model, or logistic with model.dense = true";
-            self.problems.push(self.job.problem("cluster.mode", message));
-        }
+    fn check_mirrored(&mut self) {
         if self.text("cluster.on_worker_loss") == "continue" {
             let message = "is \"continue\", but cluster.mode = \"mirrored\" needs every worker; \
                            use wait, or mode async, sync or bounded";

@@ -1,6 +1,6 @@
 //! Checks of `[model]` and its layers.
 
-use paceline_model::{Initialisation, Layer, LayerKind, Windows};
+use paceline_model::{EntryPolicy, Initialisation, Layer, LayerKind, Windows};
 
 use super::check::JobChecker;
 use super::factor_plan::FactorPlan;
@@ -48,7 +48,12 @@ impl JobChecker<'_> {
 
     fn factors(&mut self, name: &'static str) -> ModelKind {
         let (rank, hidden) = (self.whole("model.rank") as usize, self.sizes("model.hidden"));
-        ModelKind::Factors(FactorPlan { name, rank, hidden })
+        let entries = EntryPolicy {
+            min_count: self.whole("model.min_count") as u32,
+            evict_after: self.optional("model.evict_after", Self::whole),
+            max_entries: None,
+        };
+        ModelKind::Factors(FactorPlan { name, rank, hidden, entries })
     }
 
     /// Checks that the model can train on the data.

@@ -2,6 +2,7 @@
 
 use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind, key, optional};
+use super::model_keys::SPARSE;
 
 /// The key that most keys of the section depend on.
 const MODE: &str = "cluster.mode";
@@ -35,12 +36,15 @@ fn sharing() -> Vec<KeySpec> {
     let how = "how workers share parameters; with `TF_CONFIG` defaults to async if it lists a \
                  ps, and to mirrored if it lists several workers and no ps; with several processes \
                  of a scheduler defaults to mirrored, or to async if cluster.servers is set";
+    let memory = "most memory of the parameters and their optimizer's state in each task, such as \
+                  \"8gb\"; as much as there is by default";
     let mut keys = vec![
         key(MODE, modes, "\"single\"", how),
         key("cluster.workers", tasks, "2", "number of workers").with(MODE, SHARED),
         optional("cluster.slots", tasks, slots).with(MODE, WITH_SERVERS),
         key("cluster.servers", tasks, "1", "number of parameter servers").with(MODE, WITH_SERVERS),
         layout(),
+        optional("cluster.memory", ValueKind::Memory, memory).with("model.kind", SPARSE),
         optional("cluster.quorum", tasks, quorum).with(MODE, &["sync"]),
         key(
             "cluster.staleness",

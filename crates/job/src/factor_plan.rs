@@ -1,6 +1,7 @@
 //! A model with vectors of features, as a job names it.
 
 use paceline_factor::{DeepShape, FactorForm};
+use paceline_model::EntryPolicy;
 
 use super::data_shape::DataShape;
 
@@ -13,6 +14,8 @@ pub struct FactorPlan {
     pub rank: usize,
     /// The outputs of the perceptron's layers before the last, if the model has a perceptron.
     pub hidden: Vec<usize>,
+    /// Which features have an entry.
+    pub entries: EntryPolicy,
 }
 
 impl FactorPlan {

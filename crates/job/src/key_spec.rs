@@ -87,6 +87,8 @@ pub(super) enum ValueKind {
     ShareOrPath,
     /// The rate of a network, such as `"1gbit"`.
     Rate,
+    /// An amount of memory, such as `"8gb"`.
+    Memory,
     /// One character.
     Character,
     /// A list of texts.
@@ -123,6 +125,7 @@ impl ValueKind {
             ValueKind::Rate => {
                 "a rate such as \"1gbit\" or \"100mbit\", from 100kbit to 100gbit".into()
             }
+            ValueKind::Memory => "an amount such as \"8gb\" or \"512mb\", from 1mb up".into(),
             ValueKind::Character => "one character".into(),
             ValueKind::Texts => "a list of texts".into(),
             ValueKind::TextLists => "a list of lists of texts".into(),

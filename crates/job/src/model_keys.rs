@@ -1,6 +1,8 @@
 //! The keys of `[model]`, and which models there are.
 
-use super::key_spec::{KeySpec, ValueKind, key};
+use paceline_model::EntryPolicy;
+
+use super::key_spec::{KeySpec, ValueKind, key, optional};
 use super::layer_path::LAYERS;
 
 /// The kinds that are cached as sparse rows. Tables feed dense models, too.
@@ -18,6 +20,10 @@ pub(super) const WITH_FIELDS: &[&str] = &["ffm", "deepfm", "wide-deep"];
 pub(super) const DEEP: &[&str] = &["deepfm", "wide-deep"];
 /// Numbers of a vector.
 pub(super) const RANK: ValueKind = ValueKind::Whole { min: 1, max: 1_024 };
+/// Updates before a feature has numbers.
+const COUNTS: ValueKind = ValueKind::Whole { min: 1, max: EntryPolicy::MAX_COUNT as u64 };
+/// Steps after which numbers are dropped.
+const PERIOD: ValueKind = ValueKind::Whole { min: 1, max: i64::MAX as u64 };
 /// The key that most defaults depend on.
 pub(super) const MODEL: &str = "model.kind";
 /// The kinds of colour pictures.
@@ -43,6 +49,10 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
     let rank = "numbers of a feature's vector; with ffm it has one for each field";
     let hidden = "outputs of the layers of the perceptron before the last, which has one";
     let dense = "update every parameter at every step, not only those that a batch touches";
+    let min_count = "the update that gives a feature its numbers, counted among those whose batches \
+                     have the feature; before, it counts as zero";
+    let evict_after = "steps after which the numbers of features that none of their batches had are \
+                       dropped; none are by default";
     vec![
         key(MODEL, models, "\"softmax\"", "model to train")
             .default_when("\"network\"", &[(LAYERS, &[])])
@@ -61,6 +71,8 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
         key("model.rank", RANK, "8", rank)
             .default_when("4", &[(MODEL, &["ffm"])])
             .with(MODEL, FACTORS),
+        key("model.min_count", COUNTS, "1", min_count).with(MODEL, FACTORS),
+        optional("model.evict_after", PERIOD, evict_after).with(MODEL, FACTORS),
         key("model.hidden", ValueKind::Sizes { max: 65_536 }, "[64, 32]", hidden).with(MODEL, DEEP),
     ]
 }

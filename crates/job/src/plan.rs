@@ -12,7 +12,7 @@ use paceline_engine::{
     BestSettings, CheckpointSettings, EvaluateSettings, FactorChoice, JobIdentity, Mode,
     OnDivergence, OnWorkerLoss, Stop, TestHooks, Threads, Timeouts, TrainSettings, WireFormat,
 };
-use paceline_model::OptimizerSpec;
+use paceline_model::{EntryPolicy, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
 use paceline_place::EmulateSettings;
 use paceline_record::SampleSpacing;
@@ -106,6 +106,8 @@ impl Plan {
             // The program opens the file, which the plan names.
             start: None,
             class_weights: self.class_weights.clone(),
+            entries: self.model.factors().map_or(EntryPolicy::default(), |its| its.entries),
+            table_memory: self.cluster.memory,
             mode: self.cluster.mode,
             wire: self.cluster.wire,
             stop: self.stop,
@@ -207,6 +209,8 @@ pub struct ClusterPlan {
     pub token_file: Option<PathBuf>,
     /// How connections between tasks are encrypted, if they are.
     pub tls: Option<TlsPlan>,
+    /// The most memory of a sparse model's table in each task, in bytes.
+    pub memory: Option<u64>,
     /// In `mirrored`: which gradients travel as factors.
     pub factors: FactorChoice,
     /// The hosts that the local launcher emulates, if any.

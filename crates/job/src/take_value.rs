@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::check::JobChecker;
 use super::key_spec::ValueKind;
 use super::link_rate::parse_rate;
+use super::memory_size::parse_memory;
 use super::problem::Problem;
 use super::resolve::{is_address, is_name, is_storage};
 use super::schema::find_key;
@@ -84,6 +85,14 @@ impl JobChecker<'_> {
             _ => None,
         })
         .unwrap_or(1)
+    }
+
+    pub(super) fn memory(&mut self, path: &str) -> u64 {
+        self.take(path, |value, _| match value {
+            JobValue::Text(text) => parse_memory(text),
+            _ => None,
+        })
+        .unwrap_or(u64::MAX)
     }
 
     pub(super) fn flag(&mut self, path: &str) -> bool {

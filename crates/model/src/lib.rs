@@ -100,6 +100,9 @@ pub use seed::fill_uniform;
 pub use softmax::{HELPER_THREADS, Softmax};
 pub use sparse_model::{EntryBirth, LossSlope, ScoreLoss, SparseModel};
 pub use step_event::{LayerShape, StepEvent};
-pub use table::{EntryColumn, EntryTable, KeysAhead, ParamTable, RowDescent, Table};
+pub use table::{
+    EntryColumn, EntryPolicy, EntryTable, KeysAhead, ParamTable, RowDescent, StoredEntries, Table,
+    TableMemory,
+};
 pub use tally::{Score, Tally};
 pub use thread_pool::POOL_THREADS;

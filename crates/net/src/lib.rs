@@ -112,7 +112,7 @@ mod traffic;
 pub use connections::{ConnectConfig, ServerConnections};
 pub use error::LinkError;
 pub use join_info::request_join_info;
-pub use mesh::{LocalGradient, LossReport, Mesh, MeshConfig, PieceOutcome};
+pub use mesh::{KeyedGradient, LocalGradient, LossReport, Mesh, MeshConfig, PieceOutcome};
 pub use observer::{ExchangePhase, LinkObserver};
 pub use outcome::LinkOutcome;
 pub use paceline_trust::{Credentials, random_bytes};

@@ -1,52 +1,84 @@
-//! The part of `paceline explain` that predicts the memory of a table of entries.
+//! The part of `paceline explain` that predicts the memory of a sparse model's table.
 
 use paceline_data::SparseKind;
-use paceline_job::{DataKind, DataShape, FactorPlan, Plan};
-use paceline_model::{ParamTable, memory_text};
+use paceline_data::sparse::CLICK_FIELDS;
+use paceline_engine::Mode;
+use paceline_job::{DataKind, DataShape, FactorPlan, ModelKind, Plan};
+use paceline_model::{EntryPolicy, TableMemory, memory_text};
 use paceline_terminal::grouped;
 
-/// Fields of Criteo's rows, and of generated ones.
-const CLICK_FIELDS: usize = 39;
-
-/// The memory of a table whose entries exist once a row has their feature; empty for other models.
-pub(super) fn table(plan: &Plan) -> String {
-    let Some(factors) = plan.model.factors() else { return String::new() };
-    let (features, fields) = match &plan.data.kind {
-        DataKind::Rows(spec) => {
-            let is_clicks = matches!(spec.kind, SparseKind::Clicks | SparseKind::Criteo);
-            (spec.features, is_clicks.then_some(CLICK_FIELDS))
-        }
-        _ => (None, None),
+/// The memory of a sparse model's table in each task; of its entries alone if the job does not say
+/// how many features or fields the data has; empty for other models.
+pub(super) fn memory(plan: &Plan) -> String {
+    let Some(TaskMemory { task, table }) = task_memory(plan) else {
+        return plan.model.factors().map_or(String::new(), |factors| entries_alone(plan, factors));
     };
-    // Only the entries of a field-aware machine depend on the number of fields.
-    let known = fields.or((factors.name != "ffm").then_some(1));
-    let place = match plan.cluster.servers {
-        0 => "in this process".into(),
-        1 => "on the server".into(),
-        servers => format!("on {servers} servers together"),
+    let text = |bytes: u64| memory_text(bytes.into());
+    let (keys, fixed) = (grouped(table.keys as u64), text(table.fixed));
+    let mut line = if table.entry == 0 {
+        format!("# memory: {fixed} in {task}, for {keys} parameters and their state")
+    } else {
+        format!(
+            "# memory: {fixed} in {task} for the index of {keys} keys, and {} bytes for each that \
+             occurs: {} if all do",
+            table.entry,
+            text(table.most())
+        )
     };
-    let Some(fields) = known else {
-        let one = entry_bytes(plan, factors, 1);
-        let more = entry_bytes(plan, factors, 2) - one;
-        return format!(
-            "# table: 4 bytes for each feature and, for each that occurs in training, {one} bytes \
-             and {more} more for each field after the first, {place}\n"
-        );
-    };
-    let entry = entry_bytes(plan, factors, fields);
-    let most = features.map(|features| {
-        let most = memory_text(features as u128 * (4 + entry as u128));
-        format!("; with all {} features, {most}", grouped(features as u64))
-    });
-    format!(
-        "# table: 4 bytes for each feature and {entry} bytes for each that occurs in training, \
-         {place}{}\n",
-        most.unwrap_or_default()
-    )
+    if let Some(limit) = plan.cluster.memory {
+        line += &match table.entries_within(limit) {
+            Err(why) => format!("; too much: {why}"),
+            Ok(None) => format!("; cluster.memory is {}, which is enough", text(limit)),
+            Ok(Some(entries)) => {
+                let entries = grouped(entries as u64);
+                format!("; cluster.memory is {}, enough for {entries} keys", text(limit))
+            }
+        };
+    }
+    line + "\n"
 }
 
-/// The memory of an entry for rows with this number of fields.
-fn entry_bytes(plan: &Plan, factors: &FactorPlan, fields: usize) -> usize {
-    let width = factors.form(DataShape::of_rows(1, fields)).width();
-    ParamTable::entry_bytes(&plan.optimizer, width)
+/// A table, and the task that has it.
+struct TaskMemory {
+    task: &'static str,
+    table: TableMemory,
+}
+
+fn task_memory(plan: &Plan) -> Option<TaskMemory> {
+    let DataKind::Rows(spec) = &plan.data.kind else { return None };
+    let features = spec.features.filter(|_| plan.model.is_sparse())?;
+    let has_fields = matches!(spec.kind, SparseKind::Clicks | SparseKind::Criteo);
+    let (width, parameters, policy) = match &plan.model {
+        ModelKind::Factors(factors) => {
+            let fields = if has_fields { CLICK_FIELDS } else { 0 };
+            if factors.uses_fields() && fields == 0 {
+                return None;
+            }
+            let form = factors.form(DataShape::of_rows(features, fields));
+            (form.width(), form.parameters(), factors.entries)
+        }
+        _ => (1, features as u128 + 1, EntryPolicy::default()),
+    };
+    let keys = usize::try_from(parameters.div_ceil(width as u128)).ok()?;
+    let (task, parts) = match plan.cluster.mode {
+        Mode::Single => ("this process", 1),
+        Mode::Mirrored => ("each worker", 1),
+        _ => ("each server", plan.cluster.servers.max(1)),
+    };
+    let keys = keys.div_ceil(parts);
+    Some(TaskMemory { task, table: TableMemory::of(&plan.optimizer, width, keys, policy) })
+}
+
+/// What an entry takes, where the number of features or fields is not known.
+fn entries_alone(plan: &Plan, factors: &FactorPlan) -> String {
+    let entry = |fields: usize| {
+        let width = factors.form(DataShape::of_rows(1, fields)).width();
+        TableMemory::of(&plan.optimizer, width, 1, factors.entries).entry
+    };
+    let (one, more) = (entry(1), entry(2) - entry(1));
+    let fields = match more {
+        0 => String::new(),
+        more => format!(", and {more} more for each field after the first"),
+    };
+    format!("# memory: 4 bytes for each feature and {one} for each that occurs{fields}\n")
 }

@@ -179,9 +179,9 @@ fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     print(&wrap_comments(&job.explain()))?;
     print(&table)?;
     print(&exchange)?;
-    let (wire, table) = (wire(&plan), explain_table::table(&plan));
+    let (wire, memory) = (wire(&plan), explain_table::memory(&plan));
     let (threads, bounds) = (threads(&plan, here), explain_clicks::bounds(&plan));
-    print(&wrap_comments(&format!("{tasks}{wire}{table}{threads}{bounds}")))
+    print(&wrap_comments(&format!("{tasks}{wire}{memory}{threads}{bounds}")))
 }
 
 /// The threads of each worker, with the reason for their number.

@@ -4,7 +4,7 @@ use paceline_exchange::WireFormat;
 
 use super::Session;
 use crate::error::TrainError;
-use crate::settings::{Mode, Stop};
+use crate::settings::Stop;
 
 impl Session {
     /// Refuses settings that cannot be used, before anything is started or written.
@@ -28,9 +28,6 @@ impl Session {
         }
         if self.settings.stop.patience == Some(0) {
             return wrong("patience is 0, but must be at least 1".into());
-        }
-        if self.workload.is_sparse() && self.sharing.mode == Mode::Mirrored {
-            return wrong("a mesh has no sparse models; use Sharing::servers".into());
         }
         if self.workload.is_sparse() && self.sharing.wire == WireFormat::Bf16 {
             return wrong("bf16 is for dense models; leave Sharing::wire out".into());

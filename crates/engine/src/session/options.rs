@@ -3,12 +3,22 @@
 
 use std::sync::Arc;
 
+use paceline_model::EntryPolicy;
+
 use super::Session;
 use crate::best_settings::TestMetric;
 use crate::settings::OnDivergence;
 use crate::start_model::StartModel;
 
 impl Session {
+    /// Decides which features of a sparse model with several numbers for each have an entry: by
+    /// default all that training has seen.
+    #[must_use]
+    pub fn entries(mut self, policy: EntryPolicy) -> Self {
+        self.settings.entries = policy;
+        self
+    }
+
     /// Multiplies the loss and the gradient of each example by the weight of its class, in the
     /// order of the labels. Examples may have weights of their own besides
     /// ([`Examples::weight_of`], [`SparseRows::with_weights`]). Tests count every example once.

@@ -3,11 +3,13 @@
 mod evaluator;
 mod hogwild;
 mod in_place;
+mod new_table;
 mod table_link;
 mod worker;
 
 pub(crate) use evaluator::SparseEvaluator;
 pub(crate) use hogwild::{HogwildTrainer, TableTrainer};
 pub(crate) use in_place::InPlaceWorker;
+pub(crate) use new_table::{check_room, empty_table, for_each_piece};
 pub(crate) use table_link::{SharedTable, TableLink};
 pub(crate) use worker::SparseWorker;

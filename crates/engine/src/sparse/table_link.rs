@@ -10,15 +10,13 @@ use paceline_model::{ParamTable, SparseModel, Table};
 use paceline_net::LinkOutcome;
 use paceline_observe::{Phase, PhaseClock};
 
+use super::new_table::{check_room, empty_table, for_each_piece};
 use crate::checkpoint::{CheckpointWriter, ResumePoint};
 use crate::context::VisitPiece;
 use crate::error::TrainError;
 use crate::link::{Link, PushOutcome, SparseLink, SparsePush};
 use crate::loop_trace::APPLY_OP;
 use crate::settings::TrainSettings;
-
-/// Parameters per piece in [`Link::for_each_piece`].
-const PIECE: usize = 1 << 18;
 
 /// What the threads of a run share.
 pub(crate) struct SharedTable {
@@ -41,7 +39,7 @@ impl SharedTable {
         model: &dyn SparseModel,
         threads: usize,
     ) -> Result<Self, TrainError> {
-        let table = empty_table(settings, model, threads)?;
+        let table = table_for(settings, model, threads)?;
         if let Some(start) = &settings.start {
             start.fill(model, &table)?;
         }
@@ -55,7 +53,7 @@ impl SharedTable {
         threads: usize,
         from: &ResumePoint,
     ) -> Result<Self, TrainError> {
-        let table = from.fill(model.layout(), empty_table(settings, model, threads)?)?;
+        let table = from.fill(model.layout(), table_for(settings, model, threads)?)?;
         Ok(Self::with_steps(table, from.step(), from.slot_steps(threads)))
     }
 
@@ -81,19 +79,17 @@ impl SharedTable {
 
 /// A table before the first step. A single thread that steps in place keeps its gradient's sums in
 /// the table.
-fn empty_table(
+fn table_for(
     settings: &TrainSettings,
     model: &dyn SparseModel,
     threads: usize,
 ) -> Result<ParamTable, TrainError> {
-    let (optimizer, keys) = (settings.optimizer.clone(), 0..model.layout().keys());
-    let table = match ParamTable::allocate(optimizer, model, keys, settings.seed) {
-        Ok(ParamTable::Flat(table)) if threads == 1 && steps_in_place(&table, model) => {
-            table.with_sums().map(ParamTable::Flat)
+    match empty_table(settings, model, 0..model.layout().keys())? {
+        ParamTable::Flat(table) if threads == 1 && steps_in_place(&table, model) => {
+            table.with_sums().map(ParamTable::Flat).map_err(TrainError::Settings)
         }
-        table => table,
-    };
-    table.map_err(TrainError::Settings)
+        table => Ok(table),
+    }
 }
 
 fn steps_in_place(table: &Table, model: &dyn SparseModel) -> bool {
@@ -197,14 +193,7 @@ impl Link for TableLink<'_> {
     }
 
     fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError> {
-        let all = self.shared.table.range();
-        for from in all.clone().step_by(PIECE) {
-            let piece = from..(from + PIECE).min(all.end);
-            self.peeked.resize(piece.len(), 0.0);
-            self.shared.table.read_range(piece, &mut self.peeked);
-            visit(&self.peeked)?;
-        }
-        Ok(LinkOutcome::Done(()))
+        for_each_piece(&self.shared.table, visit).map(LinkOutcome::Done)
     }
 }
 
@@ -249,6 +238,7 @@ impl SparseLink for TableLink<'_> {
     ) -> Result<LinkOutcome, TrainError> {
         let step = self.begin_update();
         self.shared.table.update(step, push.keys, push.grad);
+        check_room(&self.shared.table)?;
         self.end_update(clock);
         clock.enter(Phase::Pull);
         self.read(push.next);

@@ -80,6 +80,14 @@ pub enum ProtocolError {
         /// The length of its payload.
         len: u32,
     },
+    /// A list of keys cannot be decoded, or does not rise above the one before it.
+    #[error("frame {chunk} with keys: {why}")]
+    Keys {
+        /// The frame's index in the gradient or the state.
+        chunk: u32,
+        /// What is wrong.
+        why: String,
+    },
     /// A gradient arrived that is infinite or not a number.
     #[error(
         "its gradient of step {step} is not finite, so it is not applied; if training diverges, \

@@ -34,6 +34,9 @@ impl Replica {
 
     /// Plans what a peer has to be sent, if it is behind.
     pub(super) fn plan_transfer(&mut self, peer: usize) {
+        if self.keyed.is_some() {
+            return self.plan_entries(peer);
+        }
         let theirs = self.peers[peer].position.map(|position| position.step);
         let mean = self.mean_column();
         let has_mean = self.mean_step.is_some_and(|step| step + 1 == self.global_step);
@@ -73,7 +76,7 @@ impl Replica {
         peer: usize,
         header: &Header,
     ) -> Result<PeerTarget, ProtocolError> {
-        if self.is_gathering && self.config.recovers {
+        if self.is_gathering && self.config.recovers && self.keyed.is_none() {
             return Ok(PeerTarget::Later);
         }
         let Some(catch_up) = self.catch_up.as_ref().filter(|catch_up| catch_up.donor == peer)
@@ -118,6 +121,7 @@ impl Replica {
 
     /// The peer that sent its state was lost: takes back the copy, if there is one.
     pub(super) fn restore_kept_state(&mut self) {
+        self.keyed.iter_mut().for_each(|keyed| keyed.incoming = None);
         let Some(kept) = self.kept.take() else { return };
         kept.restore(&mut self.params, &mut self.optimizer, &mut self.mean);
         self.is_incomplete = false;

@@ -22,6 +22,13 @@ pub(super) fn digest(params: &[f32]) -> u64 {
     all.max(1)
 }
 
+/// The digest of several digests, in this order.
+pub(super) fn digest_of(parts: [u64; 3]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |all: u64, part: u64| (all ^ part).wrapping_mul(ODD).rotate_left(29);
+    parts.into_iter().fold(1, mix).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::digest::digest;
 use super::event::{ReplicaError, ReplicaEvent};
 use super::peer::COORDINATOR;
 use super::state::Replica;
@@ -16,7 +15,7 @@ impl Replica {
     pub fn leave(&self, report: &[u8]) -> ControlFrame {
         assert!(self.is_over, "a worker leaves after the last step");
         let mut frame = ControlFrame::new(FrameKind::Leave, report.to_vec());
-        frame.header.version = digest(&self.params);
+        frame.header.version = self.whole_digest();
         frame
     }
 
@@ -39,7 +38,7 @@ impl Replica {
     /// The run is cut short: gives up the step in progress. The worker can only leave.
     pub fn cut_short(&mut self) {
         // A mean is applied only when the whole step is complete.
-        let keeps_params = self.config.sends_means() && !self.is_rounded();
+        let keeps_params = self.keyed.is_some() || self.config.sends_means() && !self.is_rounded();
         self.is_mixed |= self.step.is_some() && !self.is_untouched() && !keeps_params;
         (self.step, self.is_over, self.is_cut_short) = (None, true, true);
         self.pieces.clear();
@@ -109,7 +108,7 @@ impl Replica {
     /// gradient. So an early gradient comes from a worker that had not made it.
     pub fn is_lost_before(&self, next: &Header) -> bool {
         // In a run that recovers, no worker ends before the coordinator has said goodbye.
-        self.config.recovers || matches!(next.kind, FrameKind::GradientChunk | FrameKind::Factors)
+        self.config.recovers || is_gradient(next.kind)
     }
 
     /// Whether the coordinator, as far as this worker knows, may not have made the last step,
@@ -136,7 +135,7 @@ impl Replica {
                 Ok(ReplicaEvent::Abort(String::from_utf8_lossy(bytes).into_owned()))
             }
             FrameKind::Stop => Ok(ReplicaEvent::CutShort),
-            FrameKind::Leave if header.version != digest(&self.params) => Err(self.differ(&[peer])),
+            FrameKind::Leave if header.version != self.whole_digest() => Err(self.differ(&[peer])),
             FrameKind::Leave => {
                 // The first report counts: a newcomer that leaves in its place has done nothing.
                 self.peers[peer].report.get_or_insert_with(|| bytes.to_vec());
@@ -150,4 +149,9 @@ impl Replica {
             kind => Err(ProtocolError::Unexpected(kind).into()),
         }
     }
+}
+
+/// Whether a frame of this kind carries a worker's gradient, or a part of it.
+fn is_gradient(kind: FrameKind) -> bool {
+    matches!(kind, FrameKind::GradientChunk | FrameKind::Factors | FrameKind::KeyedGradient)
 }

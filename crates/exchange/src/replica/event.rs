@@ -44,6 +44,9 @@ pub enum ReplicaError {
         /// The names of the workers.
         names: String,
     },
+    /// There is no memory for the table that another worker sends.
+    #[error("no memory for the table of another worker: {0}")]
+    Memory(String),
     /// Every worker has lost the one that was sending it the parameters.
     #[error("no worker has the parameters any more")]
     NoReplicaLeft,

@@ -23,6 +23,9 @@
 //!
 //! Where numbers are rounded to bf16, gradients and means travel as changes (`known.rs`).
 //!
+//! A sparse model has a table in place of the parameters, and every worker sums everything
+//! (`keyed.rs`, `entries.rs`).
+//!
 //! A chunk is kept until those of all peers have arrived, and is then summed while it is in the
 //! cache. Frames that arrive early stay in the connection, which is the only queue.
 
@@ -31,10 +34,12 @@ mod chunk_plan;
 mod config;
 mod digest;
 mod ending;
+mod entries;
 mod event;
 mod factors;
 mod greeting;
 mod kept_state;
+mod keyed;
 mod known;
 mod memory;
 mod newcomer;

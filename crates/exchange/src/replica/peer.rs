@@ -1,5 +1,6 @@
 //! What a replica knows of its peers and of the present step.
 
+use crate::keyed_sum::KeyedBuffer;
 use crate::{Flags, Header};
 
 /// The slot that decides when to stop, and that collects the reports.
@@ -14,6 +15,14 @@ pub(super) struct ReplicaPeer {
     pub(super) position: Option<ReplicaPosition>,
     /// What still has to be sent to it until it is as far as this replica.
     pub(super) transfer: Option<StateTransfer>,
+    /// Of a sparse model: the key or place from which the transfer continues.
+    pub(super) cursor: usize,
+    /// Of a sparse model: the frame of the transfer that is being sent.
+    pub(super) out: Vec<u8>,
+    /// Of a sparse model: the frame that is being received.
+    pub(super) frame: Vec<f32>,
+    /// Of a sparse model: its gradient, as far as it has arrived.
+    pub(super) keyed: KeyedBuffer,
     /// Whether its process has just begun, where gradients travel as changes.
     pub(super) is_fresh: bool,
     /// If it is a newcomer: the next frame with what this worker knows of gradients.
@@ -43,6 +52,10 @@ pub(super) struct PeerProgress {
     pub(super) updates_sent: usize,
     /// Of its shard: updated chunks received from it.
     pub(super) updates_received: usize,
+    /// Of a sparse model: frames of the own gradient sent to it.
+    pub(super) frames_sent: usize,
+    /// Of a sparse model: frames of its gradient received.
+    pub(super) frames_received: usize,
     /// The next frame of own factors to send to it.
     pub(super) factors_sent: FactorPosition,
     /// The next frame of its factors to receive.

@@ -39,6 +39,8 @@ pub enum PeerTarget {
         /// The range of its factors.
         range: Range<usize>,
     },
+    /// Into the buffer for a frame of a sparse gradient or state, of this many bytes.
+    Keyed(usize),
     /// Into a buffer of the caller, of this many bytes.
     Bytes(usize),
     /// Nowhere yet: it is not the frame's turn. Ask again when another frame has arrived or the
@@ -52,7 +54,8 @@ impl Replica {
         let (own, theirs) = (&self.chunks[self.config.slot], &self.chunks[peer]);
         let is_short = own.len() <= 1 && theirs.len() <= 1;
         let progress = self.peers[peer].progress;
-        if self.step.is_none() || !is_short || !self.config.pieces.is_empty() {
+        let varies = !self.config.pieces.is_empty() || self.keyed.is_some();
+        if self.step.is_none() || !is_short || varies {
             return None;
         }
         if progress.gradients_received < own.len() {
@@ -68,13 +71,15 @@ impl Replica {
         let is_coordinator = self.config.slot == COORDINATOR;
         match header.kind {
             // Other workers may have begun while a peer is still missing here.
-            FrameKind::GradientChunk | FrameKind::Factors
+            FrameKind::GradientChunk | FrameKind::Factors | FrameKind::KeyedGradient
                 if self.is_gathering || self.is_behind() =>
             {
                 Ok(PeerTarget::Later)
             }
             FrameKind::GradientChunk => self.expect_gradient(peer, header),
             FrameKind::Factors => self.expect_factors(peer, header),
+            FrameKind::KeyedGradient => self.expect_keyed(peer, header),
+            FrameKind::Entries => self.expect_entries(peer, header),
             FrameKind::State => self.expect_state(peer, header),
             FrameKind::KnownGradient => self.expect_known(peer, header),
             FrameKind::UpdatedChunk => self.expect_update(peer, header),
@@ -115,6 +120,9 @@ impl Replica {
         let own = self.chunks[self.config.slot].get(received);
         let range = own.filter(|_| chunk as usize == received);
         let known = self.peers[peer].contribution;
+        if self.keyed.is_some() && !flags.contains(Flags::LEFT) {
+            return Err(ProtocolError::Unexpected(FrameKind::GradientChunk));
+        }
         let floats = match (range, flags.contains(Flags::LEFT)) {
             (Some(_), true) if known.is_none() => 0,
             (Some(range), false) => range.len(),
@@ -223,6 +231,11 @@ impl Replica {
             PeerTarget::Factors { piece, range } => {
                 as_bytes_mut(memory.peer_factors(*piece, peer, range.clone()))
             }
+            PeerTarget::Keyed(len) => {
+                let frame = &mut self.peers[peer].frame;
+                frame.resize(len.div_ceil(4), 0.0);
+                &mut as_bytes_mut(frame)[..*len]
+            }
             PeerTarget::Bytes(_) | PeerTarget::Later => &mut [],
         }
     }
@@ -262,6 +275,11 @@ impl Replica {
                 self.factors_arrived(peer, header);
                 Ok(ReplicaEvent::Progress)
             }
+            FrameKind::KeyedGradient => {
+                self.keyed_arrived(peer, header)?;
+                Ok(ReplicaEvent::Progress)
+            }
+            FrameKind::Entries => self.entries_arrived(peer, header),
             FrameKind::UpdatedChunk => {
                 self.update_arrived(peer, header, memory);
                 Ok(ReplicaEvent::Progress)

@@ -34,6 +34,16 @@ pub enum PeerSource {
     Changes(KnownPart),
     /// A gradient as it is known.
     Known(KnownPart),
+    /// A frame of this worker's gradient of a sparse model.
+    Keyed {
+        /// The frame's place in the gradient.
+        nth: usize,
+    },
+    /// The frame of a sparse model's state that a peer is being sent.
+    Entries {
+        /// The slot of the peer.
+        peer: usize,
+    },
     /// This range of this worker's factors of a piece.
     Factors {
         /// The piece.
@@ -47,7 +57,11 @@ impl Replica {
     /// The next frame for a peer; `None` if there is none now.
     pub fn next_frame(&mut self, peer: usize, memory: &dyn StepMemory) -> Option<PeerFrame> {
         if let Some(transfer) = self.peers[peer].transfer {
-            return Some(self.next_state_frame(peer, transfer));
+            return Some(if self.keyed.is_some() {
+                self.next_entries(peer, transfer)
+            } else {
+                self.next_state_frame(peer, transfer)
+            });
         }
         if let Some(nth) = self.peers[peer].known_to_send {
             return self.next_known(peer, nth);
@@ -100,6 +114,9 @@ impl Replica {
         let chunks = &self.chunks[peer];
         let chunk = self.peers[peer].progress.gradients_sent;
         let mut range = chunks.get(chunk)?.clone();
+        if self.keyed.is_some() && !own.has_left {
+            return self.next_keyed(peer, own);
+        }
         if !own.has_left && !self.has_own_gradient(&range) {
             return None;
         }
@@ -127,6 +144,8 @@ impl Replica {
     pub fn payload<'a>(&'a self, source: &PeerSource, memory: &'a dyn StepMemory) -> &'a [u8] {
         as_bytes(match source {
             PeerSource::Changes(part) => return self.known.changes(*part),
+            PeerSource::Entries { peer } => return &self.peers[*peer].out,
+            PeerSource::Keyed { nth } => self.keyed_values(*nth, memory),
             PeerSource::Known(part) => self.known.values(*part),
             PeerSource::Gradient(range) => memory.gradient(range.clone()),
             PeerSource::Output(range) => memory.output(range.clone()).unwrap_or_else(|| {
@@ -141,6 +160,14 @@ impl Replica {
                 states.nth(*index).map_or(&[], |(_, values)| &values[range.clone()])
             }
         })
+    }
+
+    /// What follows the payload in the same frame: the keys of a sparse gradient.
+    pub fn payload_tail(&self, source: &PeerSource) -> &[u8] {
+        match source {
+            PeerSource::Keyed { nth } => self.keyed_tail(*nth),
+            _ => &[],
+        }
     }
 
     pub(super) fn step_header(&self, kind: FrameKind, chunk: usize, numbers: usize) -> Header {

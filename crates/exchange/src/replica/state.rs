@@ -7,6 +7,7 @@ use paceline_model::{AlignedBuffer, Layout, OptimizerSpec, OptimizerState};
 use super::chunk_plan::chunk_plan;
 use super::config::ReplicaConfig;
 use super::kept_state::KeptState;
+use super::keyed::TableReplica;
 use super::known::KnownGradients;
 use super::peer::{COORDINATOR, CatchUp, CurrentStep, PieceProgress, ReplicaPeer};
 use crate::TaskReport;
@@ -16,6 +17,8 @@ pub struct Replica {
     pub(super) config: ReplicaConfig,
     /// Empty while they are lent for a step in pieces.
     pub(super) params: AlignedBuffer,
+    /// In place of the parameters, if the model is sparse.
+    pub(super) keyed: Option<Box<TableReplica>>,
     /// The number of parameters.
     pub(super) total: usize,
     /// Covers what this worker updates; see [`ReplicaConfig::updates`].
@@ -117,6 +120,7 @@ impl Replica {
             known: KnownGradients::new(&config, &chunks),
             chunks,
             params: params.into(),
+            keyed: None,
             total,
             optimizer,
             is_whole,

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use super::digest::digest;
 use super::event::ReplicaError;
 use super::known::KnownPart;
 use super::memory::StepMemory;
@@ -24,6 +23,7 @@ impl Replica {
         for peer in &mut self.peers {
             peer.progress = PeerProgress::default();
             (peer.contribution, peer.has_gradient) = (None, false);
+            peer.keyed.clear();
         }
         self.pieces.clear();
         self.is_fresh = false;
@@ -34,7 +34,7 @@ impl Replica {
             has_left: examples.is_none(),
             stops: self.stop_requested,
             takes_checkpoint: self.checkpoint_requested,
-            digest: if is_due { digest(&self.params) } else { 0 },
+            digest: if is_due { self.compared_digest() } else { 0 },
         };
         self.step = Some(CurrentStep { own, reduced: 0 });
     }
@@ -52,7 +52,9 @@ impl Replica {
         if !is_ready || !own_is_ready || !self.may_write(&range) {
             return false;
         }
-        if !self.has_all_left() && !range.is_empty() {
+        if !self.has_all_left() && self.keyed.is_some() {
+            self.reduce_keyed(memory);
+        } else if !self.has_all_left() && !range.is_empty() {
             self.reduce(reduced, &range, memory);
             self.output_written(&range);
         }
@@ -124,8 +126,13 @@ impl Replica {
         }
     }
 
-    /// If updated chunks carry means: makes the whole update, once the whole mean has arrived.
+    /// If updated chunks carry means, or the model is sparse: makes the whole update, once the whole mean has arrived.
     pub(super) fn apply_mean(&mut self) {
+        if let Some(keyed) = &self.keyed {
+            keyed.apply_mean(self.global_step);
+            self.mean_step = Some(self.global_step);
+            return;
+        }
         self.optimizer.apply(self.global_step, 0, &mut self.params, &self.mean);
         self.mean_step = Some(self.global_step);
     }
@@ -215,7 +222,7 @@ impl Replica {
             own.takes_checkpoint || others.iter().any(|(_, its)| its.takes_checkpoint);
         if !all_left {
             // In a step in pieces the caller makes the update, with what it was lent.
-            if self.pieces.is_empty() && self.config.sends_means() {
+            if self.pieces.is_empty() && (self.config.sends_means() || self.keyed.is_some()) {
                 self.apply_mean();
             } else if !self.config.has_factors() && self.config.sends_means() {
                 self.mean_step = Some(self.global_step);

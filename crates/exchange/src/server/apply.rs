@@ -4,11 +4,10 @@
 //! same bits. The first gradient's vector becomes the mean, so that no other is needed; used
 //! vectors return to the pool.
 
-use std::cmp::Ordering;
-
 use super::host::{GradientStage, Host, ServerPhase};
 use super::state::Server;
 use crate::chunk::PendingGradient;
+use crate::keyed_sum::{KeyedBuffer, KeyedValues, merge_scaled};
 use crate::mean::{add_scaled, scale, weight};
 use crate::wire::add_changes;
 use crate::{Store, WireFormat};
@@ -29,6 +28,12 @@ impl Server {
             Store::Sparse(sparse) => sparse.apply(chunk.version, keys, gradient),
         }
         chunk.version += 1;
+        if let Store::Sparse(sparse) = &self.store
+            && let Err(why) = sparse.table().check_room()
+            && self.outcome.is_none()
+        {
+            self.fail(&why, host);
+        }
     }
 
     /// Applies the mean of the pending gradients of a chunk, weighted by their examples and summed
@@ -80,37 +85,14 @@ impl Server {
         self.key_pool.put_back(used.keys);
     }
 
-    /// `sum += weight * more`, where each has its own keys: one walk along both lists.
+    /// `sum += weight * more`, where each has its own keys.
     fn merge_scaled(&mut self, sum: &mut PendingGradient, more: &PendingGradient, weight: f32) {
-        let (mut keys, mut values) = (self.key_pool.take(), self.pool.take());
-        keys.clear();
-        values.clear();
-        let (most, width) = (sum.keys.len() + more.keys.len(), self.config.width);
-        keys.reserve(most);
-        values.reserve(most * width);
-        let (mut i, mut j) = (0, 0);
-        if width > 1 {
-            (i, j) = merge_entries(width, sum, more, weight, &mut keys, &mut values);
-        }
-        while let (Some(&left), Some(&right)) = (sum.keys.get(i), more.keys.get(j)) {
-            let mut value = 0.0;
-            if left <= right {
-                value = sum.gradient[i];
-                i += 1;
-            }
-            if right <= left {
-                value += weight * more.gradient[j];
-                j += 1;
-            }
-            keys.push(left.min(right));
-            values.push(value);
-        }
-        keys.extend_from_slice(&sum.keys[i..]);
-        values.extend_from_slice(&sum.gradient[i * width..]);
-        keys.extend_from_slice(&more.keys[j..]);
-        values.extend(more.gradient[j * width..].iter().map(|value| weight * value));
-        self.key_pool.put_back(std::mem::replace(&mut sum.keys, keys));
-        self.pool.put_back(std::mem::replace(&mut sum.gradient, values));
+        let mut merged = KeyedBuffer { keys: self.key_pool.take(), values: self.pool.take() };
+        let before = KeyedValues { keys: &sum.keys, values: &sum.gradient };
+        let more = KeyedValues { keys: &more.keys, values: &more.gradient };
+        merge_scaled(self.config.width, before, more, weight, &mut merged);
+        self.key_pool.put_back(std::mem::replace(&mut sum.keys, merged.keys));
+        self.pool.put_back(std::mem::replace(&mut sum.gradient, merged.values));
     }
 
     pub(super) fn take_pending(&mut self, index: usize, slot: usize) -> Option<PendingGradient> {
@@ -154,32 +136,4 @@ impl Server {
             self.stats.applied(slot, version - from, examples);
         }
     }
-}
-
-/// Merges the entries of two gradients up to the end of the shorter list of keys, and returns how
-/// many entries of each it has merged.
-fn merge_entries(
-    width: usize,
-    sum: &PendingGradient,
-    more: &PendingGradient,
-    weight: f32,
-    keys: &mut Vec<u32>,
-    values: &mut Vec<f32>,
-) -> (usize, usize) {
-    let (mut i, mut j) = (0, 0);
-    while let (Some(&left), Some(&right)) = (sum.keys.get(i), more.keys.get(j)) {
-        let (ours, theirs) = (&sum.gradient[i * width..], &more.gradient[j * width..]);
-        let (ours, theirs) = (&ours[..width], &theirs[..width]);
-        match left.cmp(&right) {
-            Ordering::Less => values.extend_from_slice(ours),
-            Ordering::Greater => values.extend(theirs.iter().map(|value| weight * value)),
-            Ordering::Equal => {
-                values.extend(ours.iter().zip(theirs).map(|(sum, value)| sum + weight * value));
-            }
-        }
-        keys.push(left.min(right));
-        i += usize::from(left <= right);
-        j += usize::from(right <= left);
-    }
-    (i, j)
 }

@@ -38,9 +38,20 @@ impl AtomicCell {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Publishes a number, unless another thread was faster: then the error is the other's number.
-    pub(super) fn publish(&self, number: u32) -> Result<(), u32> {
-        self.0.compare_exchange(0, number, Ordering::Release, Ordering::Acquire).map(drop)
+    /// Publishes a number in place of another, unless another thread was faster: then the error is
+    /// the number that it has published.
+    pub(super) fn publish(&self, before: u32, number: u32) -> Result<(), u32> {
+        self.0.compare_exchange(before, number, Ordering::Release, Ordering::Acquire).map(drop)
+    }
+
+    /// Sets a number that is not a float.
+    pub(super) fn set_bits(&self, bits: u32) {
+        self.0.store(bits, Ordering::Relaxed);
+    }
+
+    /// A number that is not a float.
+    pub(super) fn bits(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

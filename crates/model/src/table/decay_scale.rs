@@ -25,6 +25,11 @@ impl DecayScale {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
 
+    /// Sets the scale. No other thread may use it meanwhile.
+    pub(super) fn set(&self, scale: f64) {
+        self.0.store(scale.to_bits(), Ordering::Relaxed);
+    }
+
     /// Multiplies the scale by a step's factor and returns the product. Returns `None` and changes
     /// nothing if the product is so small that it must be folded.
     pub(super) fn shrink(&self, factor: f64) -> Option<f64> {

@@ -1,8 +1,10 @@
 //! A table whose keys have several numbers each, and whose entries exist once they are touched.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
 use super::atomic_cells::{AtomicCell, AtomicCells};
+use super::entry_policy::{COUNTS, EntryPolicy};
 use super::entry_rule::EntryRule;
 use super::slabs::Slabs;
 use crate::kernels::prefetch;
@@ -14,6 +16,8 @@ use crate::sparse_model::{EntryBirth, SparseModel};
 const AHEAD: usize = 8;
 /// Numbers of a cache line.
 const LINE: usize = 16;
+/// The most numbers of an entry whose creation allocates nothing.
+const FEW: usize = 64;
 
 /// The entries of a range of a sparse model's keys, each with the state of its optimizer, which
 /// threads share without locks.
@@ -34,15 +38,22 @@ pub struct EntryTable {
     /// The tensors of the shared keys.
     pub(super) shared: Vec<SharedRun>,
     pub(super) birth: EntryBirth,
-    /// For each key the number of its entry plus 1; 0 if it does not exist.
-    index: AtomicCells,
-    /// The numbers of an entry, then each of its states.
-    slabs: Slabs,
+    pub(super) policy: EntryPolicy,
+    /// For each key the number of its entry plus 1; 0 if it does not exist, and from [`COUNTS`] on
+    /// how many updates have named it, if an entry takes several.
+    pub(super) index: AtomicCells,
+    /// The numbers of an entry, then each of its states, then a mark if entries are evicted.
+    pub(super) slabs: Slabs,
+    /// Whether a key has found no room for its entry.
+    pub(super) is_full: AtomicBool,
+    /// Takes the updates of keys that have no entry yet, and is never read.
+    pub(super) sink: AtomicCells,
     /// The learning rate of the last update, on which FTRL's weights depend.
     pub(super) rate: AtomicCell,
 }
 
 /// Shared parameters of one group.
+#[derive(Clone)]
 pub(super) struct SharedRun {
     pub(super) range: Range<usize>,
     pub(super) group: Group,
@@ -59,29 +70,61 @@ impl EntryTable {
         model: &dyn SparseModel,
         keys: Range<usize>,
         seed: u64,
+        policy: EntryPolicy,
     ) -> Result<Self, String> {
         let rule = EntryRule::of(&spec).unwrap_or_else(|reason| panic!("{reason}"));
         let (layout, features) = (model.layout(), model.inputs());
         assert!(keys.end <= layout.keys(), "{keys:?} is outside the layout");
         assert!(u32::try_from(keys.end).is_ok(), "{keys:?} ends above what a key can hold");
         let width = layout.width();
+        let cells = width * rule.cells(&spec) + usize::from(policy.evict_after.is_some());
         let table = Self {
             rule,
+            policy,
             params: layout.params_of(keys.clone()),
             width,
             features,
             shared: shared_runs(layout, features),
             birth: model.birth(seed),
             index: AtomicCells::zeros(keys.len())?,
-            slabs: Slabs::new(width * rule.cells(&spec)),
+            slabs: Slabs::new(cells),
+            is_full: AtomicBool::new(false),
+            sink: AtomicCells::zeros(cells)?,
             rate: AtomicCell::new(spec.weights.rate_at(0)),
             keys,
             spec,
         };
-        for key in table.keys.start.max(features)..table.keys.end {
-            table.born(key as u32);
-        }
+        table.create_shared();
         Ok(table)
+    }
+
+    /// A table of the same kind, as training starts from.
+    pub(super) fn empty_like(&self) -> Result<Self, String> {
+        let table = Self {
+            spec: self.spec.clone(),
+            rule: self.rule,
+            keys: self.keys.clone(),
+            params: self.params.clone(),
+            width: self.width,
+            features: self.features,
+            shared: self.shared.clone(),
+            birth: self.birth.clone(),
+            policy: self.policy,
+            index: AtomicCells::zeros(self.keys.len())?,
+            slabs: Slabs::new(self.slabs.entry_len()),
+            is_full: AtomicBool::new(false),
+            sink: AtomicCells::zeros(self.slabs.entry_len())?,
+            rate: AtomicCell::new(self.spec.weights.rate_at(0)),
+        };
+        table.create_shared();
+        Ok(table)
+    }
+
+    /// Creates the entries of the keys that every example touches.
+    fn create_shared(&self) {
+        for key in self.keys.start.max(self.features)..self.keys.end {
+            self.born(key as u32);
+        }
     }
 
     pub(super) fn keys(&self) -> Range<usize> {
@@ -92,10 +135,11 @@ impl EntryTable {
         self.params.clone()
     }
 
-    /// The keys of the entries that exist, in order.
-    pub(super) fn entry_keys(&self) -> Vec<u32> {
-        let places = self.index.all().iter().zip(self.keys.start as u32..);
-        places.filter(|(place, _)| place.published() != 0).map(|(_, key)| key).collect()
+    /// The keys of the entries that exist in a range, in order.
+    pub(super) fn entry_keys(&self, keys: Range<usize>) -> Vec<u32> {
+        let within = keys.start - self.keys.start..keys.end - self.keys.start;
+        let places = self.index.all()[within].iter().zip(keys.start as u32..);
+        places.filter(|(place, _)| has_entry(place.published())).map(|(_, key)| key).collect()
     }
 
     /// Entries that exist. Threads that create one entry at the same moment may count it twice.
@@ -110,9 +154,11 @@ impl EntryTable {
     }
 
     /// Copies the numbers of each key to `out`; where there is no entry, the first numbers that it
-    /// would have.
+    /// would have, or zeros if the next update does not create it.
     pub(super) fn read(&self, keys: &[u32], out: &mut [f32]) {
-        self.read_with(keys, out, |key, out| self.first_numbers(key, out));
+        self.read_with(keys, out, |key, out| {
+            if self.is_due(key) { self.first_numbers(key, out) } else { out.fill(0.0) }
+        });
     }
 
     /// Copies the numbers of each key to `out`, and zeros where there is no entry.
@@ -258,15 +304,15 @@ impl EntryTable {
 
     /// The entry of a key, if it exists.
     #[inline(always)]
-    fn find(&self, key: u32) -> Option<&[AtomicCell]> {
+    pub(super) fn find(&self, key: u32) -> Option<&[AtomicCell]> {
         match self.place(key).published() {
-            0 => None,
-            number => Some(self.slabs.entry(number - 1)),
+            number if has_entry(number) => Some(self.slabs.entry(number - 1)),
+            _ => None,
         }
     }
 
     #[inline(always)]
-    fn place(&self, key: u32) -> &AtomicCell {
+    pub(super) fn place(&self, key: u32) -> &AtomicCell {
         match self.index.all().get((key as usize).wrapping_sub(self.keys.start)) {
             Some(place) => place,
             None => panic!("key {key} is outside a table of the keys {:?}", self.keys),
@@ -289,24 +335,42 @@ impl EntryTable {
     pub(super) fn born(&self, key: u32) -> &[AtomicCell] {
         match self.find(key) {
             Some(entry) => entry,
-            None => self.create(key, |entry| {
-                let mut first = vec![0.0; self.width];
-                self.first_numbers(key, &mut first);
-                entry.iter().zip(first).for_each(|(cell, value)| cell.set(value));
-            }),
+            None => self.create(key, |entry| self.fill_first(key, entry)),
         }
     }
 
     #[cold]
-    fn create(&self, key: u32, fill: impl FnOnce(&[AtomicCell])) -> &[AtomicCell] {
+    pub(super) fn create(&self, key: u32, fill: impl FnOnce(&[AtomicCell])) -> &[AtomicCell] {
         let number = self.slabs.take();
         let entry = self.slabs.entry(number);
         fill(entry);
-        match self.place(key).publish(number + 1) {
-            Ok(()) => entry,
-            // Another thread was faster; this thread's entry is never used.
-            Err(other) => self.slabs.entry(other - 1),
+        let place = self.place(key);
+        let mut before = place.published();
+        loop {
+            if has_entry(before) {
+                // Another thread was faster; this thread's entry is never used.
+                return self.slabs.entry(before - 1);
+            }
+            match place.publish(before, number + 1) {
+                Ok(()) => return entry,
+                Err(other) => before = other,
+            }
         }
+    }
+
+    /// Writes the numbers that a key starts from into its entry.
+    fn fill_first(&self, key: u32, entry: &[AtomicCell]) {
+        let mut few = [0.0; FEW];
+        let mut many = Vec::new();
+        let first = match few.get_mut(..self.width) {
+            Some(first) => first,
+            None => {
+                many.resize(self.width, 0.0);
+                &mut many
+            }
+        };
+        self.first_numbers(key, first);
+        entry.iter().zip(first).for_each(|(cell, value)| cell.set(*value));
     }
 
     /// The numbers that a key starts from.
@@ -342,6 +406,12 @@ impl EntryTable {
             prefetch(entry, entry.len() - 1);
         }
     }
+}
+
+/// Whether a number of the index is that of an entry.
+#[inline(always)]
+pub(super) fn has_entry(number: u32) -> bool {
+    number.wrapping_sub(1) < COUNTS - 1
 }
 
 /// The tensors behind that of the features.

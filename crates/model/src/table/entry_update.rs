@@ -41,6 +41,7 @@ impl EntryTable {
         if self.rate.get() != rate {
             self.rate.set(rate);
         }
+        self.evict_if_due(step);
     }
 
     fn update_features(&self, step: u64, keys: &[u32], grad: &[f32], columns: &mut BlockColumns) {
@@ -55,7 +56,7 @@ impl EntryTable {
         ) {
             for (entry, at) in entries.iter_mut().zip(block.clone()) {
                 self.prefetch_later(keys, at);
-                *entry = self.born(keys[at]);
+                *entry = self.admit(step, keys[at]);
             }
             let entries = &entries[..block.len()];
             if let EntryRule::LinearFtrl(ftrl) = self.rule {

@@ -17,19 +17,25 @@
 mod apply;
 mod atomic_cells;
 mod decay_scale;
+mod entry_policy;
 mod entry_rule;
 mod entry_table;
 mod entry_update;
+mod memory;
 mod param_table;
 mod row_descent;
 mod rule;
 mod slabs;
 mod storage;
+mod stored;
 
+pub use entry_policy::EntryPolicy;
 pub use entry_table::EntryTable;
+pub use memory::TableMemory;
 pub use param_table::{EntryColumn, ParamTable};
 pub use row_descent::{KeysAhead, RowDescent};
 pub use storage::Table;
+pub use stored::StoredEntries;
 
 #[cfg(test)]
 mod tests;

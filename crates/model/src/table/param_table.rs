@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::entry_policy::EntryPolicy;
 use super::entry_rule::EntryRule;
 use super::entry_table::EntryTable;
 use super::storage::Table;
@@ -92,10 +93,29 @@ impl ParamTable {
         keys: Range<usize>,
         seed: u64,
     ) -> Result<Self, String> {
+        Self::allocate_with(spec, model, keys, seed, EntryPolicy::default())
+    }
+
+    /// The same as [`ParamTable::allocate`], with a rule for which keys have an entry. A table that
+    /// has one parameter for each key has all of them, whatever the rule says.
+    ///
+    /// # Errors
+    /// As [`ParamTable::allocate`].
+    ///
+    /// # Panics
+    /// As [`ParamTable::new`].
+    pub fn allocate_with(
+        spec: OptimizerSpec,
+        model: &dyn SparseModel,
+        keys: Range<usize>,
+        seed: u64,
+        policy: EntryPolicy,
+    ) -> Result<Self, String> {
         if model.layout().width() == 1 {
             return Table::allocate(spec, model.layout(), keys).map(ParamTable::Flat);
         }
-        EntryTable::new(spec, model, keys, seed).map(|table| ParamTable::Entries(Box::new(table)))
+        let table = EntryTable::new(spec, model, keys, seed, policy)?;
+        Ok(ParamTable::Entries(Box::new(table)))
     }
 
     /// The table, if a key has one parameter.
@@ -226,11 +246,14 @@ impl ParamTable {
         either!(self, table => table.write_state(state, range, values));
     }
 
-    /// The keys of the entries that exist, in order. Every key of a flat table has one.
-    pub fn entry_keys(&self) -> Vec<u32> {
+    /// The keys of the entries that exist in a range, in order. Every key of a flat table has one.
+    ///
+    /// # Panics
+    /// If the range is not inside the table's.
+    pub fn entry_keys(&self, keys: Range<usize>) -> Vec<u32> {
         match self {
-            ParamTable::Flat(table) => table.range().map(|key| key as u32).collect(),
-            ParamTable::Entries(table) => table.entry_keys(),
+            ParamTable::Flat(_) => keys.map(|key| key as u32).collect(),
+            ParamTable::Entries(table) => table.entry_keys(keys),
         }
     }
 

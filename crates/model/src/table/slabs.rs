@@ -4,13 +4,15 @@
 //! and the number of an entry says where it is. The system provides the pages of a slab when they
 //! are first written to: memory follows the number of entries.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::atomic_cells::{AtomicCell, AtomicCells};
 
 /// The first slab has room for two to the power of this many entries.
 const FIRST: u32 = 12;
+/// The most entries.
+const MOST: u32 = super::entry_policy::COUNTS - (1 << FIRST);
 /// Slabs for as many entries as a `u32` can number.
 const SLABS: usize = (u32::BITS - FIRST) as usize;
 
@@ -20,12 +22,28 @@ pub(super) struct Slabs {
     len: usize,
     slabs: [OnceLock<AtomicCells>; SLABS],
     used: AtomicU32,
+    freed: Mutex<FreedEntries>,
+}
+
+/// Entries that are not used any more.
+#[derive(Default)]
+struct FreedEntries {
+    /// Those that new entries may take the place of.
+    ready: Vec<u32>,
+    /// Those that were freed last. A thread may still be about to write to one of them.
+    resting: Vec<u32>,
 }
 
 impl Slabs {
     /// No entries yet; each will have `len` cells.
     pub(super) fn new(len: usize) -> Self {
-        Self { len, slabs: [const { OnceLock::new() }; SLABS], used: AtomicU32::new(0) }
+        let (used, freed) = Default::default();
+        Self { len, slabs: [const { OnceLock::new() }; SLABS], used, freed }
+    }
+
+    /// Cells of an entry.
+    pub(super) fn entry_len(&self) -> usize {
+        self.len
     }
 
     /// The number of a new entry of zeros.
@@ -33,9 +51,24 @@ impl Slabs {
     /// # Panics
     /// If there is no memory, or there are as many entries as numbers.
     pub(super) fn take(&self) -> u32 {
+        if let Some(number) = self.freed().ready.pop() {
+            self.entry(number).iter().for_each(|cell| cell.set_bits(0));
+            return number;
+        }
         let number = self.used.fetch_add(1, Ordering::Relaxed);
-        assert!(number < u32::MAX - (1 << FIRST), "too many entries");
+        assert!(number < MOST, "too many entries");
         number
+    }
+
+    /// Frees entries. They are used again when the next ones are freed.
+    pub(super) fn free(&self, entries: Vec<u32>) {
+        let mut freed = self.freed();
+        let rested = std::mem::replace(&mut freed.resting, entries);
+        freed.ready.extend(rested);
+    }
+
+    fn freed(&self) -> MutexGuard<'_, FreedEntries> {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The cells of an entry.
@@ -50,9 +83,11 @@ impl Slabs {
         &cells.all()[at * self.len..][..self.len]
     }
 
-    /// Entries taken.
+    /// Entries taken and not freed.
     pub(super) fn used(&self) -> u32 {
-        self.used.load(Ordering::Relaxed)
+        let freed = self.freed();
+        let free = freed.ready.len() + freed.resting.len();
+        self.used.load(Ordering::Relaxed) - free as u32
     }
 }
 

@@ -107,6 +107,25 @@ impl Table {
         })
     }
 
+    /// A table of zeros of the same kind.
+    pub(super) fn empty_like(&self) -> Result<Self, String> {
+        let spans = self.spans.iter().map(|span| TableSpan {
+            range: span.range.clone(),
+            group: span.group,
+            scale: span.scale.is_some().then(DecayScale::one),
+            rate: AtomicCell::new(self.spec.group(span.group).rate_at(0)),
+        });
+        Ok(Self {
+            spec: self.spec.clone(),
+            rule: self.rule,
+            range: self.range.clone(),
+            spans: spans.collect(),
+            cells: AtomicCells::zeros(self.len() * self.width)?,
+            width: self.width,
+            fold_lock: RwLock::new(()),
+        })
+    }
+
     /// The same table, still of zeros, with room beside each parameter where one thread sums the
     /// gradient while it steps in place. It takes twice the memory and gives the bits of
     /// [`Table::update`].

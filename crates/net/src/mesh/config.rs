@@ -51,6 +51,17 @@ impl MeshConfig {
     }
 }
 
+/// What a worker of a sparse model contributes to a step.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyedGradient<'a> {
+    /// The number of examples that the gradient is the mean over; its weight in the sum.
+    pub examples: u32,
+    /// The keys that its batch touches, which rise.
+    pub keys: &'a [u32],
+    /// The gradient, as many numbers for each key as the table has.
+    pub values: &'a [f32],
+}
+
 /// What a worker contributes to a step.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalGradient<'a> {

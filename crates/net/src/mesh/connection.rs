@@ -145,7 +145,9 @@ impl MeshConnection {
         let sink = &mut ReplicaSink { replica, slot, memory, likely: None, has_ended };
         match self.frames.read_frame(sink).map_err(|error| MeshFault::lost(slot, error))? {
             FrameRead::Frame { header, is_control } => {
-                let is_first = header.kind.carries_floats() && header.chunk == 0;
+                let carries =
+                    header.kind.carries_floats() || header.kind == FrameKind::KeyedGradient;
+                let is_first = carries && header.chunk == 0;
                 self.first_chunk = is_first.then_some(header.kind);
                 let bytes = if is_control { self.frames.control() } else { &[] };
                 let event = replica.frame_arrived(slot, &header, bytes, memory);
@@ -223,7 +225,7 @@ impl FrameSource for ReplicaSource<'_> {
     }
 
     fn bytes(&self, source: &PeerSource) -> [&[u8]; 2] {
-        [self.replica.payload(source, self.memory), &[]]
+        [self.replica.payload(source, self.memory), self.replica.payload_tail(source)]
     }
 }
 

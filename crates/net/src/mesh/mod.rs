@@ -27,6 +27,6 @@ mod recover;
 mod state;
 mod step;
 
-pub use config::{LocalGradient, LossReport, MeshConfig};
+pub use config::{KeyedGradient, LocalGradient, LossReport, MeshConfig};
 pub use pieces::PieceOutcome;
 pub use state::Mesh;

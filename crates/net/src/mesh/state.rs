@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Waker};
 use paceline_exchange::Replica;
+use paceline_model::ParamTable;
 
 use super::config::MeshConfig;
 use super::connection::MeshConnection;
@@ -55,6 +56,11 @@ impl Mesh {
     /// This worker's replica of the parameters.
     pub fn params(&self) -> &[f32] {
         self.replica.params()
+    }
+
+    /// The table of this worker's replica, if the model is sparse.
+    pub fn table(&self) -> Option<&ParamTable> {
+        self.replica.table()
     }
 
     /// Updates made.

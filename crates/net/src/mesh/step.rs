@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use paceline_exchange::{FrameKind, Replica, ReplicaEvent, StepMemory, WholeGradient};
+use paceline_model::ParamTable;
 
-use super::config::LocalGradient;
+use super::config::{KeyedGradient, LocalGradient};
 use super::connection::CLOSED;
 use super::fault::MeshFault;
 use super::state::Mesh;
@@ -33,10 +34,38 @@ impl Mesh {
         assert!(gradient.is_none() || values.len() == self.params().len(), "gradient");
         assert!(!self.replica.config().has_factors(), "factors are exchanged in pieces");
         let examples = gradient.map(|gradient| gradient.examples);
+        self.make_step(&|replica| replica.begin_step(examples), values, observer)
+    }
+
+    /// The same for a sparse model, whose gradients have keys of their own.
+    ///
+    /// # Panics
+    /// If the gradient has not as many numbers as its keys need, the last step has been made, or
+    /// the model is not sparse.
+    pub fn reduce_keyed(
+        &mut self,
+        gradient: Option<KeyedGradient<'_>>,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
+        let width = self.table().map_or(0, ParamTable::width);
+        let none = KeyedGradient { examples: 0, keys: &[], values: &[] };
+        let KeyedGradient { keys, values, .. } = gradient.unwrap_or(none);
+        assert_eq!(keys.len() * width, values.len(), "gradient of the keys");
+        let examples = gradient.map(|gradient| gradient.examples);
+        self.make_step(&|replica| replica.begin_keyed_step(examples, keys), values, observer)
+    }
+
+    /// Makes a step with a gradient of these numbers, again after each loss until it is made.
+    fn make_step(
+        &mut self,
+        begin: &dyn Fn(&mut Replica),
+        values: &[f32],
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
         let memory = &mut WholeGradient(values);
         let before = self.global_step();
         loop {
-            match self.step(examples, memory, observer) {
+            match self.step(begin, memory, observer) {
                 Ok(()) => {
                     self.losses = 0;
                     return Ok(());
@@ -52,12 +81,12 @@ impl Mesh {
 
     fn step(
         &mut self,
-        examples: Option<u32>,
+        begin: &dyn Fn(&mut Replica),
         memory: &mut WholeGradient<'_>,
         observer: &mut impl LinkObserver,
     ) -> Result<(), MeshFault> {
         self.check_needed()?;
-        self.replica.begin_step(examples);
+        begin(&mut self.replica);
         observer.sending_gradient(self.global_step());
         let mut wait = None;
         loop {
@@ -132,7 +161,7 @@ impl Mesh {
             };
             progress = true;
             match connection.take_first_chunk() {
-                Some(FrameKind::GradientChunk | FrameKind::Factors) => {
+                Some(FrameKind::GradientChunk | FrameKind::Factors | FrameKind::KeyedGradient) => {
                     observer.gradient_arrived(slot, self.replica.global_step());
                 }
                 Some(_) => observer.update_arrived(slot),

@@ -1,6 +1,6 @@
 //! Copies of servers: what a checkpoint holds.
 
-use paceline_model::ParamTable;
+use paceline_model::{ParamTable, StoredEntries};
 
 use crate::{ChunkMarks, ResumeState, Server, Store};
 
@@ -13,6 +13,15 @@ pub(crate) struct ServerCopy {
     /// What the server knows of each slot's gradient, if gradients travel as changes.
     known: Vec<Vec<f32>>,
     stop_at: Option<u64>,
+    entries: EntriesCopy,
+}
+
+/// Which keys of a table have an entry, and what else it knows of keys.
+#[derive(Clone, Debug, Default)]
+struct EntriesCopy {
+    keys: Vec<u32>,
+    marks: Vec<u32>,
+    counts: StoredEntries,
 }
 
 impl ServerCopy {
@@ -27,7 +36,8 @@ impl ServerCopy {
                 known
             };
             let known = (0..marks[0].slots.len()).map(known).collect();
-            return Self { params, states: Vec::new(), marks, known, stop_at };
+            let (states, entries) = Default::default();
+            return Self { params, states, marks, known, stop_at, entries };
         };
         let table = sparse.table();
         table.fold();
@@ -37,7 +47,10 @@ impl ServerCopy {
             values
         };
         let states = (0..table.state_names().len()).map(read).collect();
-        Self { params: read_table(table), states, marks, known: Vec::new(), stop_at }
+        let keys = table.entry_keys(table.keys());
+        let (entry_marks, counts) = (table.marks(&keys), table.counts(table.keys()));
+        let entries = EntriesCopy { keys, marks: entry_marks, counts };
+        Self { params: read_table(table), states, marks, known: Vec::new(), stop_at, entries }
     }
 
     pub(crate) fn restore_known(&self, server: &mut Server) {
@@ -48,6 +61,10 @@ impl ServerCopy {
 
     pub(crate) fn fill(&self, table: &ParamTable) {
         table.resume(self.marks[0].version);
+        let EntriesCopy { keys, marks, counts } = &self.entries;
+        table.create_entries(keys);
+        table.set_marks(keys, marks);
+        table.set_counts(&counts.keys, bytemuck::cast_slice(&counts.cells));
         table.write_range(table.range(), &self.params);
         for (state, values) in self.states.iter().enumerate() {
             table.write_state(state, table.range(), values);

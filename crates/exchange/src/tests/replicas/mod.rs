@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+mod keyed;
 mod pieces;
 mod plan;
 mod refusals;
@@ -181,6 +182,7 @@ fn replicas_that_differ_are_found_at_the_next_comparison_and_named() {
         recovers: false,
         pieces: Vec::new(),
         wire: WireFormat::F32,
+        table: None,
     };
     let mut world = ReplicaWorld::new(plan, 5);
     world.fault = Some((2, 4));

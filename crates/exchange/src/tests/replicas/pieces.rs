@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::keyed::keyed_gradient;
 use super::plan::{ReplicaPlan, factor_gradient, factors, gradient};
 use crate::{CompletedPiece, LentState, Replica, StepMemory, StepPiece};
 
@@ -45,6 +46,11 @@ impl SimMemory {
         examples: Option<u32>,
     ) -> Self {
         let step = replica.global_step();
+        if let Some(table) = replica.table() {
+            let (keys, gradient) = keyed_gradient(table, slot, step);
+            replica.begin_keyed_step(examples, &keys);
+            return SimMemory { gradient, ..Self::default() };
+        }
         let mut memory =
             SimMemory { gradient: gradient(replica.params(), slot, step), ..Self::default() };
         if plan.pieces.is_empty() {

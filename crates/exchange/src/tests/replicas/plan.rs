@@ -3,6 +3,7 @@
 use paceline_model::kernels::bf16_encode_change;
 use paceline_model::{FactorSizes, Layout, Momentum, OptimizerSpec, OptimizerState};
 
+use super::keyed::TablePlan;
 use crate::tests::harness::{JOB, LAYOUT, SeededRandom, flat_layout, mix};
 use crate::{Replica, ReplicaConfig, StepPiece, WireFormat, shard_ranges};
 
@@ -23,6 +24,8 @@ pub(crate) struct ReplicaPlan {
     /// The pieces in which steps are made; none if they are made at once.
     pub(crate) pieces: Vec<StepPiece>,
     pub(crate) wire: WireFormat,
+    /// The table, if the model is sparse.
+    pub(crate) table: Option<TablePlan>,
 }
 
 impl ReplicaPlan {
@@ -45,6 +48,7 @@ impl ReplicaPlan {
             recovers,
             pieces: if random.index(3) == 0 { Vec::new() } else { pieces(&mut random, total) },
             wire: WireFormat::F32,
+            table: None,
         }
     }
 
@@ -73,6 +77,9 @@ impl ReplicaPlan {
     }
 
     pub(crate) fn replica(&self, config: ReplicaConfig) -> Replica {
+        if let Some(table) = &self.table {
+            return Replica::of_table(config, table.empty(), 0);
+        }
         Replica::new(config, self.initial(), optimizer(), &self.layout())
     }
 
@@ -129,13 +136,17 @@ impl ReplicaPlan {
             known[self.workers].send(&mut mean);
             state.apply(step, 0, &mut params, &mean);
             step += 1;
-            // The other workers hear of a stop with the next step, which is made; a single worker
-            // stops at once.
-            let stop_after = self.stop_after.map(|after| after + u64::from(self.workers > 1));
-            if [self.stop_steps, stop_after].into_iter().flatten().any(|last| step >= last) {
+            if self.stops_at(step) {
                 return (params, step);
             }
         }
+    }
+
+    /// Whether the run stops after this many steps. The other workers hear of a stop with the next
+    /// step, which is made; a single worker stops at once.
+    pub(crate) fn stops_at(&self, step: u64) -> bool {
+        let stop_after = self.stop_after.map(|after| after + u64::from(self.workers > 1));
+        [self.stop_steps, stop_after].into_iter().flatten().any(|last| step >= last)
     }
 }
 

@@ -236,8 +236,9 @@ impl ReplicaWorld {
         }
         let is_leaving = process.phase == ReplicaPhase::Leaving && slot > 0 && peer == 0;
         let frame = if let Some(next) = process.replica.next_frame(peer, &process.memory) {
-            let payload = process.replica.payload(&next.source, &process.memory);
-            TestFrame { header: next.header, payload: payload.to_vec() }
+            let (replica, source) = (&process.replica, &next.source);
+            let parts = [replica.payload(source, &process.memory), replica.payload_tail(source)];
+            TestFrame { header: next.header, payload: parts.concat() }
         } else if is_leaving && !process.has_said_leave {
             process.has_said_leave = true;
             process.replica.leave(format!("report of {slot}").as_bytes()).into()

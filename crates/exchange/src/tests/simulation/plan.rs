@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{ModeConfig, OnLoss, WireFormat};
 use paceline_model::{
-    AdaGrad, Ftrl, Group, Layout, OptimizerSpec, ParamTable, Schedule, Sgd, Table,
+    AdaGrad, EntryPolicy, Ftrl, Group, Layout, OptimizerSpec, ParamTable, Schedule, Sgd, Table,
 };
 
 use super::roster_processes::RosterChange;
@@ -230,7 +230,16 @@ impl SimPlan {
             return Table::new(optimizer, &layout, keys).into();
         }
         let model = EntryModel { layout, features: self.total_params - 1 };
-        ParamTable::new(optimizer, &model, keys, 0)
+        ParamTable::allocate_with(optimizer, &model, keys, 0, self.policy()).unwrap()
+    }
+
+    /// Which keys have an entry: all that a batch touches, or those that several do, and lately.
+    fn policy(&self) -> EntryPolicy {
+        EntryPolicy {
+            min_count: 1 + (self.key_seed % 3) as u32,
+            evict_after: self.key_seed.is_multiple_of(2).then_some(1 + self.key_seed / 6 % 4),
+            max_entries: None,
+        }
     }
 
     /// All keys, as a batch of a dense model touches.
