@@ -11,6 +11,14 @@ const CLICK_FIELDS: usize = 39;
 /// The memory of a table whose entries exist once a row has their feature; empty for other models.
 pub(super) fn table(plan: &Plan) -> String {
     let Some(factors) = plan.model.factors() else { return String::new() };
+    if factors.name == FactorPlan::SOFTMAX {
+        // The number of classes is known when the data has been read.
+        let class = ParamTable::entry_bytes(&plan.optimizer, 1);
+        return format!(
+            "# table: 4 bytes for each feature and, for each that occurs in training, {class} \
+             bytes for each class\n"
+        );
+    }
     let (features, fields) = match &plan.data.kind {
         DataKind::Rows(spec) => {
             let is_clicks = matches!(spec.kind, SparseKind::Clicks | SparseKind::Criteo);
