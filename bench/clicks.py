@@ -6,7 +6,7 @@ each program reads, and prints rows/s and the log loss on the same test rows aft
 next to the loss of the true odds and of the best linear model:
 
     fm       rank 8, 33,762,578 features: Vowpal Wabbit (--lrq) and PyTorch, on one thread
-    ffm      rank 4, 39 fields, 1,000,000 features: libffm's algorithm (the crate libffm)
+    ffm      rank 4, 39 fields, 1,000,000 features: libffm's algorithm (the crate libffm), on two threads
     deepfm   rank 8 beside a perceptron of 64 and 32, batch 256: PyTorch on two threads
 
 Needs `pip install numpy vowpalwabbit torch` for the Python of --peers, and for ffm
@@ -168,14 +168,15 @@ def programs(kind, data, args):
     def torch(**settings):
         return lambda: run_torch(data, args, **settings)
 
-    optimizer = '{kind="adagrad", rate=%s}' % args.rate
-    linear = {"model.kind": "logistic", "train.batch": 256, "train.optimizer": optimizer}
-    model = {"model.kind": kind, "model.rank": RANK[kind]}
-    small = linear | model
+    linear = {"model.kind": "logistic", "train.batch": 256}
+    linear["train.optimizer"] = '{kind="adagrad", rate=0.05}'
+    # What the model starts with by default.
+    small = {"model.kind": kind, "train.batch": 60 if kind == "ffm" else 256}
     ours_of = {
         "fm": {"paceline fm": ours(**small),
                "paceline fm, 2 threads": ours(**small, **{"train.threads": 2})},
-        "ffm": {"paceline ffm, 2 threads": ours(**small, **{"train.threads": 2})},
+        "ffm": {"paceline ffm": ours(**small),
+                "paceline ffm, 2 threads": ours(**small, **{"train.threads": 2})},
         "deepfm": {"paceline deepfm, 2 threads": ours(**small, **{"train.threads": 2})},
     }[kind] if has_model(args, kind) else {}
     if not ours_of:
@@ -185,7 +186,7 @@ def programs(kind, data, args):
         "fm": {"vw --lrq ff8": lambda: run_vw(data, args, ["--lrq", "ff8", "-l", "0.1"]),
                "PyTorch, batch 256": torch(model="fm", batch=256, threads=1),
                "PyTorch, batch 4,096": torch(model="fm", batch=4096, threads=1)},
-        "ffm": {"libffm": lambda: run_libffm(data, args, ["--in-memory"])},
+        "ffm": {"libffm, 2 threads": lambda: run_libffm(data, args, ["--in-memory", "-s", "2"])},
         "deepfm": {"PyTorch, 2 threads": torch(model="deepfm", batch=256, threads=2)},
     }[kind]
     return ours_of | theirs
@@ -320,7 +321,6 @@ def main():
     parser.add_argument("--interactions", type=float, default=0.3)
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=0.05, help="of Paceline's AdaGrad")
     args = parser.parse_args()
     for kind in args.models:
         with tempfile.TemporaryDirectory() as scratch:

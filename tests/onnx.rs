@@ -107,6 +107,26 @@ fn a_sparse_model_takes_keys_and_values() {
 }
 
 #[test]
+fn a_model_of_fields_takes_them_beside_keys_and_values() {
+    let sandbox = Sandbox::new();
+    for (rows, file) in [("3000", "train.ffm"), ("100", "rows.ffm")] {
+        let make = ["data", "make", "clicks", "--features", "3000", "--format", "libffm"];
+        sandbox.ok(&[&make[..], &["--rows", rows, file]].concat());
+    }
+    let data = ["data.kind=libffm", "data.path=train.ffm", "data.features=3000"];
+    let model = ["model.kind=wide-deep", "model.rank=2", "model.hidden=[5]", "train.batch=50"];
+    sandbox.train("run", &[&data[..], &model].concat());
+    let text = fs::read_to_string(sandbox.path("rows.ffm")).unwrap();
+    let part = |entry: &str, at: usize| entry.split(':').nth(at).unwrap().parse::<i64>().unwrap();
+    let rows = |at: usize| -> Vec<Vec<i64>> {
+        let row = |line: &str| line.split(' ').skip(1).map(|entry| part(entry, at)).collect();
+        text.lines().map(row).collect()
+    };
+    let inputs = json!({ "fields": rows(0), "keys": rows(1), "values": rows(2) });
+    compare(&sandbox, &inputs, &predicted(&sandbox, "rows.ffm"));
+}
+
+#[test]
 fn pictures_are_normalised_in_the_graph() {
     let sandbox = Sandbox::new();
     let settings = [
@@ -159,9 +179,12 @@ fn numbers_and_vocabularies_of_a_table_are_in_the_graph() {
                    city={as=\"category\", min_count=3}, buys=\"label\"}";
     let network = "model.layers=[{kind=\"flatten\"}, {kind=\"dense\", size=5}, {kind=\"tanh\"}, \
                    {kind=\"dense\", size=\"classes\"}]";
-    let models: [&[&str]; 4] = [
+    let models: [&[&str]; 7] = [
+        &["model.kind=sparse-softmax"],
         &["model.kind=logistic"],
         &["model.kind=fm", "model.rank=3"],
+        &["model.kind=ffm", "model.rank=3"],
+        &["model.kind=deepfm", "model.rank=3", "model.hidden=[6, 4]", "model.dropout=0.2"],
         &["model.kind=softmax"],
         &["model.kind=network", network],
     ];

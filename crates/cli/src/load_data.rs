@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use paceline_arrays::{PictureOptions, Pictures, open_numpy_observed, open_records};
 use paceline_data::random::mix;
-use paceline_data::sparse::DenseRows;
+use paceline_data::sparse::{DenseRows, LabelRule};
 use paceline_data::{
     DataError, Examples, FakeImages, HoldOut, Images, SelectedExamples, SparseRows, SparseSpec,
     Split, TrainTest, cached_digits, open_sparse,
@@ -117,7 +117,13 @@ fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Fai
             TrainingData::Images(Arc::new(validate_images(plan, set)?))
         }
         DataKind::Table(spec) => load_table(plan, spec, display)?,
-        DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(plan, spec, display)?)),
+        DataKind::Rows(spec) => {
+            let mut rows = load_rows(plan, spec, display)?;
+            if spec.labels == LabelRule::Classes {
+                rows = rows.with_label_classes()?;
+            }
+            TrainingData::Rows(Arc::new(rows))
+        }
         DataKind::DenseRows(spec) => {
             TrainingData::Examples(DenseRows::of(load_rows(plan, spec, display)?)?.into_shared())
         }
@@ -199,8 +205,11 @@ fn load_table(
     let mut table = open_table(spec, display)?;
     check_classes(plan, &table.featurizer)?;
     table.rows = split_rows(plan, &spec.rows_spec(), table.rows, display)?;
-    if plan.model.takes_rows() {
+    if plan.model.has_one_score() {
         return Ok(TrainingData::Rows(Arc::new(table.rows)));
+    } else if plan.model.takes_rows() {
+        let rows = table.rows.with_class_names(table.featurizer.classes());
+        return Ok(TrainingData::Rows(Arc::new(rows)));
     }
     Ok(TrainingData::Examples(table.into_dense()?.into_shared()))
 }
@@ -208,13 +217,13 @@ fn load_table(
 /// Checks that the model can tell the classes of a table apart.
 fn check_classes(plan: &Plan, featurizer: &Featurizer) -> Result<(), Failure> {
     let (classes, label) = (featurizer.classes().len(), featurizer.label().unwrap_or_default());
-    if classes == 2 || !plan.model.takes_rows() {
+    if classes == 2 || !plan.model.has_one_score() {
         return Ok(());
     }
     let kind = plan.model.name();
     Err(Failure::Usage(format!(
         "model.kind is {kind:?}, which is for two classes, but the label {label:?} has \
-         {classes}; set model.kind = \"softmax\", or name another label in data.columns"
+         {classes}; set model.kind = \"softmax\" or \"sparse-softmax\", or name another label in data.columns"
     )))
 }
 

@@ -33,8 +33,9 @@ pub(crate) fn model_source(plan: &Plan, shape: DataShape) -> ModelSource {
     let kind = &plan.model;
     let negatives = plan.data.negatives.unwrap_or(1.0);
     if let Some(factors) = kind.factors() {
-        let form = factors.form(shape);
-        return ModelSource::Sparse(Arc::new(move || form.build(negatives)));
+        let (form, dropout) = (factors.form(shape), factors.dropout);
+        let build = move || form.build_with_dropout(negatives, dropout);
+        return ModelSource::Sparse(Arc::new(build));
     }
     if kind.is_sparse() {
         return ModelSource::Sparse(Arc::new(move || Box::new(logistic(shape, negatives))));

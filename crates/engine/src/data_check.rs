@@ -5,9 +5,6 @@ use paceline_data::{Images, SparseRows, TrainTest};
 use crate::error::TrainError;
 use crate::workload::{TrainingData, Workload};
 
-/// Rows are of two classes.
-const ROW_CLASSES: usize = 2;
-
 impl Workload {
     /// Refuses examples that have more or fewer values than the model takes.
     pub(crate) fn check_inputs(&self) -> Result<(), TrainError> {
@@ -32,7 +29,7 @@ impl Workload {
         let (classes, has_weights) = match &self.data {
             TrainingData::Images(set) => (Images::classes(&set.train), false),
             TrainingData::Examples(set) => (set.train.classes(), set.train.has_weights()),
-            TrainingData::Rows(set) => (ROW_CLASSES, SparseRows::has_weights(&set.train)),
+            TrainingData::Rows(set) => (set.train.classes(), SparseRows::has_weights(&set.train)),
         };
         let wrong = |text: String| Err(TrainError::Settings(text));
         if !class_weights.is_empty() && class_weights.len() != classes {

@@ -118,7 +118,8 @@ fn table_worker<'a>(
     Ok(if shared.steps_in_place(&*model) {
         Box::new(InPlaceWorker::new(slot, plan, rows, model, step_recorder, weights))
     } else {
-        Box::new(SparseWorker::new(slot, plan, rows, model, step_recorder, weights))
+        let worker = SparseWorker::new(slot, plan, rows, model, step_recorder, weights);
+        Box::new(worker.with_seed(task.settings.seed))
     })
 }
 

@@ -368,7 +368,8 @@ impl Workload {
         let LoopConfig { slot, plan, mut step_recorder, tracer, .. } = config;
         step_recorder.trace = loop_trace(tracer, settings, &*model);
         let weights = BatchWeights::new(&settings.class_weights);
-        Ok(SparseWorker::new(slot, plan, rows, model, step_recorder, weights))
+        let worker = SparseWorker::new(slot, plan, rows, model, step_recorder, weights);
+        Ok(worker.with_seed(settings.seed))
     }
 
     /// The rows and a model of a sparse workload.

@@ -3,8 +3,8 @@
 
 use paceline_model::kernels::each;
 use paceline_model::{
-    Batch, DenseLayer, EntryBirth, Group, LayerShape, Layout, LogisticLoss, Model, OpNode,
-    OutputMode, Row, ScoreLoss, SparseModel, Tally, fill_uniform, initial_vector,
+    Batch, DenseLayer, DropoutMask, EntryBirth, Group, LayerShape, Layout, LogisticLoss, Model,
+    OpNode, OutputMode, Row, ScoreLoss, SparseModel, Tally, fill_uniform, initial_vector,
 };
 
 use crate::factorization::{FmShape, RowEntries};
@@ -48,6 +48,8 @@ pub struct DeepMachine {
     dense: Layout,
     /// Added to every score in training.
     offset: f32,
+    /// What training leaves out of each hidden layer's outputs; empty for nothing.
+    dropout: Vec<DropoutMask>,
     /// The perceptron's inputs of a block, or the derivatives by them.
     embedded: Vec<f32>,
     /// The sum of each row's vectors.
@@ -77,8 +79,21 @@ impl DeepMachine {
         for tensor in dense.tensors() {
             layout.push(&tensor.name, &tensor.shape, tensor.group);
         }
-        let (embedded, sums, scores) = Default::default();
-        Self { shape, pairs, layout, layers, dense, offset: 0.0, embedded, sums, scores }
+        let (dropout, embedded, sums, scores) = Default::default();
+        Self { shape, pairs, layout, layers, dense, offset: 0.0, dropout, embedded, sums, scores }
+    }
+
+    /// The same model with dropout: training leaves out each output of a hidden layer with the
+    /// probability `rate` and scales the others up. Which ones depends on the seed and the
+    /// example's position in the plan ([`Batch::draw`]).
+    ///
+    /// # Panics
+    /// If the rate is not at least 0 and less than 1.
+    #[must_use]
+    pub fn dropout(mut self, rate: f32) -> Self {
+        let layers = if rate == 0.0 { 0 } else { self.shape.hidden.len() };
+        self.dropout = (0..layers).map(|layer| DropoutMask::new(layer, rate)).collect();
+        self
     }
 
     /// The same model for training rows of which only this share of class 0 was kept; see
@@ -99,8 +114,9 @@ impl DeepMachine {
         (params.div_ceil(width) - self.dense.len().div_ceil(width)) * width
     }
 
-    /// Computes the scores of a block.
-    fn forward(&mut self, params: &[f32], block: Batch<'_>) {
+    /// Computes the scores of a block. Dropout needs what it is drawn from, and does nothing
+    /// without.
+    fn forward(&mut self, params: &[f32], block: Batch<'_>, draw: Option<u64>) {
         let dense = &params[self.dense_at(params.len())..];
         let (pairs, has_pairs, rank) = (self.pairs, self.shape.has_pairs, self.shape.rank);
         let inputs = self.shape.fields * rank;
@@ -133,6 +149,9 @@ impl DeepMachine {
                 None => &mut self.embedded,
             };
             rest[0].forward(dense, inputs);
+            if let (Some(draw), Some(mask)) = (draw, self.dropout.get(at)) {
+                leave_out(*mask, draw, &mut rest[0]);
+            }
         }
         let outputs = self.layers.iter_mut().next_back().map(DenseLayer::values_mut);
         let outputs = outputs.unwrap_or_default();
@@ -140,7 +159,7 @@ impl DeepMachine {
     }
 
     /// Goes back through the perceptron, from the derivatives by its output to those by its inputs.
-    fn backward(&mut self, dense: &[f32], grad: &mut [f32]) {
+    fn backward(&mut self, dense: &[f32], draw: u64, grad: &mut [f32]) {
         for at in (0..self.layers.len()).rev() {
             let (before, rest) = self.layers.split_at_mut(at);
             let inputs = match before.last_mut() {
@@ -148,7 +167,19 @@ impl DeepMachine {
                 None => &mut self.embedded,
             };
             rest[0].backward(dense, inputs, OutputMode::Add, grad);
+            if let (Some(layer), Some(mask)) = (before.last_mut(), self.dropout.get(at.max(1) - 1))
+            {
+                leave_out(*mask, draw, layer);
+            }
         }
+    }
+}
+
+/// Leaves out some of a layer's outputs, or of the derivatives by them.
+fn leave_out(mask: DropoutMask, draw: u64, layer: &mut DenseLayer) {
+    let outputs = layer.outputs();
+    for (values, example) in layer.values_mut().chunks_exact_mut(outputs).zip(0..) {
+        mask.leave_out(draw.wrapping_add(example), values);
     }
 }
 
@@ -202,7 +233,7 @@ impl Model for DeepMachine {
     ) -> f32 {
         assert_eq!(params.len(), grad.len(), "gradient");
         mode.prepare(grad);
-        self.forward(params, block);
+        self.forward(params, block, Some(block.draw));
         let mut loss = 0.0;
         let offset = self.offset;
         // The scores become the derivatives by them.
@@ -215,7 +246,7 @@ impl Model for DeepMachine {
         outputs.unwrap_or_default().copy_from_slice(&self.scores);
         let at = self.dense_at(params.len());
         let (grad, dense_grad) = grad.split_at_mut(at);
-        self.backward(&params[at..], dense_grad);
+        self.backward(&params[at..], block.draw, dense_grad);
 
         let (pairs, has_pairs, rank) = (self.pairs, self.shape.has_pairs, self.shape.rank);
         let inputs = self.shape.fields * rank;
@@ -254,7 +285,7 @@ impl Model for DeepMachine {
     }
 
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
-        self.forward(params, block);
+        self.forward(params, block, None);
         for (&score, &label) in self.scores.iter().zip(block.labels) {
             tally.count_two_class(score, label, LogisticLoss.loss(score, label).loss);
         }

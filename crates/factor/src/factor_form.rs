@@ -1,11 +1,12 @@
-//! The models of pairs of features that a job can name.
+//! The models with several numbers for each feature that a job can name.
 
 use paceline_model::SparseModel;
 
 use crate::deep_machine::{DeepMachine, DeepShape};
 use crate::factor_machine::{FactorMachine, FieldMachine};
+use crate::sparse_softmax::SparseSoftmax;
 
-/// What a model with vectors of features is built from.
+/// What a model with several numbers for each feature is built from.
 ///
 /// ```
 /// use paceline_factor::FactorForm;
@@ -34,6 +35,13 @@ pub enum FactorForm {
     },
     /// A [`DeepMachine`].
     Deep(DeepShape),
+    /// A [`SparseSoftmax`].
+    Softmax {
+        /// The number of features.
+        features: usize,
+        /// The number of classes.
+        classes: usize,
+    },
 }
 
 impl FactorForm {
@@ -44,13 +52,16 @@ impl FactorForm {
             FactorForm::Ffm { .. } => "ffm",
             FactorForm::Deep(DeepShape { has_pairs: true, .. }) => "deepfm",
             FactorForm::Deep(_) => "wide-deep",
+            FactorForm::Softmax { .. } => "sparse-softmax",
         }
     }
 
     /// The number of features.
     pub fn features(&self) -> usize {
         match self {
-            FactorForm::Fm { features, .. } | FactorForm::Ffm { features, .. } => *features,
+            FactorForm::Fm { features, .. }
+            | FactorForm::Ffm { features, .. }
+            | FactorForm::Softmax { features, .. } => *features,
             FactorForm::Deep(shape) => shape.features,
         }
     }
@@ -58,7 +69,7 @@ impl FactorForm {
     /// The number of fields that the model tells apart; 0 if it does not need fields.
     pub fn fields(&self) -> usize {
         match self {
-            FactorForm::Fm { .. } => 0,
+            FactorForm::Fm { .. } | FactorForm::Softmax { .. } => 0,
             FactorForm::Ffm { fields, .. } => *fields,
             FactorForm::Deep(shape) => shape.fields,
         }
@@ -68,6 +79,7 @@ impl FactorForm {
     pub fn sizes(&self) -> Vec<usize> {
         match self {
             FactorForm::Fm { features, rank } => vec![*features, *rank],
+            FactorForm::Softmax { features, classes } => vec![*features, *classes],
             FactorForm::Ffm { features, fields, rank } => vec![*features, *fields, *rank],
             FactorForm::Deep(shape) => {
                 let DeepShape { features, fields, rank, hidden, .. } = shape;
@@ -82,6 +94,7 @@ impl FactorForm {
             FactorForm::Fm { rank, .. } => 1 + rank,
             FactorForm::Ffm { fields, rank, .. } => 1 + fields * rank,
             FactorForm::Deep(shape) => 1 + shape.rank,
+            FactorForm::Softmax { classes, .. } => *classes,
         }
     }
 
@@ -91,6 +104,7 @@ impl FactorForm {
         let entry = |vectors: usize, rank: usize| 1 + wide(vectors) * wide(rank);
         match self {
             FactorForm::Fm { features, rank } => wide(*features) * entry(1, *rank) + 1,
+            FactorForm::Softmax { features, classes } => (wide(*features) + 1) * wide(*classes),
             FactorForm::Ffm { features, fields, rank } => {
                 wide(*features) * entry(*fields, *rank) + 1
             }
@@ -108,8 +122,17 @@ impl FactorForm {
     /// The model, for training rows of which this share of class 0 was kept.
     ///
     /// # Panics
-    /// If a size is zero, or the share is not above 0 and at most 1.
+    /// If a size is zero, there is only one class, or the share is not above 0 and at most 1.
     pub fn build(&self, share: f64) -> Box<dyn SparseModel> {
+        self.build_with_dropout(share, 0.0)
+    }
+
+    /// The same with a perceptron of which training leaves out some outputs
+    /// ([`DeepMachine::dropout`]). Other models have none.
+    ///
+    /// # Panics
+    /// As [`build`](Self::build), and if `dropout` is not at least 0 and less than 1.
+    pub fn build_with_dropout(&self, share: f64, dropout: f32) -> Box<dyn SparseModel> {
         match self {
             &FactorForm::Fm { features, rank } => {
                 Box::new(FactorMachine::new(features, rank).sampled_negatives(share))
@@ -117,8 +140,12 @@ impl FactorForm {
             &FactorForm::Ffm { features, fields, rank } => {
                 Box::new(FieldMachine::new(features, fields, rank).sampled_negatives(share))
             }
+            &FactorForm::Softmax { features, classes } => {
+                Box::new(SparseSoftmax::new(features, classes))
+            }
             FactorForm::Deep(shape) => {
-                Box::new(DeepMachine::new(shape.clone()).sampled_negatives(share))
+                let model = DeepMachine::new(shape.clone()).sampled_negatives(share);
+                Box::new(model.dropout(dropout))
             }
         }
     }

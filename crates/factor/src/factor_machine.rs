@@ -35,7 +35,7 @@ pub struct Factorization<S> {
     layout: Layout,
     /// Added to every score in training.
     offset: f32,
-    /// The sum of a row's vectors.
+    /// What the score of a row leaves for its gradient: sums of its vectors.
     sums: Vec<f32>,
 }
 
@@ -53,9 +53,9 @@ pub trait EntryScore: Copy + Debug + Send + Sync + 'static {
     /// The number of fields; 0 if the score does not depend on fields.
     fn field_count(self) -> usize;
 
-    /// The score of a row, without a bias. `sums` is scratch memory of the rank's length for
-    /// [`EntryScore::add_to_gradient`].
-    fn score_of(self, row: RowEntries<'_>, fields: &[u16], sums: &mut [f32]) -> f32;
+    /// The score of a row, without a bias. `sums` is scratch memory, at first of the rank's length,
+    /// for [`EntryScore::add_to_gradient`].
+    fn score_of(self, row: RowEntries<'_>, fields: &[u16], sums: &mut Vec<f32>) -> f32;
 
     /// Adds the gradient of `delta` times the score to `grad`.
     fn add_to_gradient(
@@ -84,7 +84,7 @@ impl EntryScore for FmShape {
     }
 
     #[inline(always)]
-    fn score_of(self, row: RowEntries<'_>, _: &[u16], sums: &mut [f32]) -> f32 {
+    fn score_of(self, row: RowEntries<'_>, _: &[u16], sums: &mut Vec<f32>) -> f32 {
         self.score_here(row, sums)
     }
 
@@ -117,7 +117,10 @@ impl EntryScore for FfmShape {
     }
 
     #[inline(always)]
-    fn score_of(self, row: RowEntries<'_>, fields: &[u16], _: &mut [f32]) -> f32 {
+    fn score_of(self, row: RowEntries<'_>, fields: &[u16], sums: &mut Vec<f32>) -> f32 {
+        if self.prefers_sums(fields.len()) {
+            return self.score_by_sums(row, fields, sums);
+        }
         self.score_here(row, fields)
     }
 
@@ -126,10 +129,13 @@ impl EntryScore for FfmShape {
         self,
         row: RowEntries<'_>,
         fields: &[u16],
-        _: &[f32],
+        sums: &[f32],
         delta: f32,
         grad: &mut [f32],
     ) {
+        if self.prefers_sums(fields.len()) {
+            return self.add_gradient_by_sums(row, fields, sums, delta, grad);
+        }
         self.add_gradient_here(row, fields, delta, grad);
     }
 }
@@ -216,7 +222,7 @@ impl<S: EntryScore> Model for Factorization<S> {
         assert_eq!(params.len(), grad.len(), "gradient");
         mode.prepare(grad);
         let bias_at = self.bias_at(params.len());
-        let (shape, offset, sums) = (self.shape, self.offset, &mut self.sums[..]);
+        let (shape, offset, sums) = (self.shape, self.offset, &mut self.sums);
         let bias = params[bias_at];
         let (mut loss, mut bias_slope) = (0.0, 0.0);
         each(
@@ -247,7 +253,7 @@ impl<S: EntryScore> Model for Factorization<S> {
 
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
         let bias = params[self.bias_at(params.len())];
-        let (shape, sums) = (self.shape, &mut self.sums[..]);
+        let (shape, sums) = (self.shape, &mut self.sums);
         each(
             #[inline(always)]
             || {

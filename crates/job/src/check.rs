@@ -8,9 +8,10 @@ use paceline_engine::{
     OnWorkerLoss, Stop, TestMetric, WireFormat,
 };
 use paceline_observe::trace::TraceWindow;
-use paceline_observe::{BatchSize, JobBatches, ModeKind};
+use paceline_observe::{BatchSize, ModeKind};
 use paceline_record::SampleSpacing;
 
+use super::mean_gradients::{batches_of, for_mean_gradients};
 use super::plan::{ClusterPlan, DataPlan, ModelKind, Plan, TlsPlan};
 use super::problem::{Problem, Problems, remove_duplicates};
 use super::raw::RawJob;
@@ -134,6 +135,7 @@ impl JobChecker<'_> {
         if let Some(global) = self.optional("train.global_batch", Self::whole) {
             plan.batch = self.share_of_batch(global as usize, &plan.cluster);
         }
+        plan.optimizer = for_mean_gradients(&plan);
         plan
     }
 
@@ -161,7 +163,7 @@ impl JobChecker<'_> {
             "auc" => TestMetric::Auc,
             _ => TestMetric::Loss,
         };
-        if metric == TestMetric::Auc && !model.takes_rows() {
+        if metric == TestMetric::Auc && !model.has_one_score() {
             let message = format!(
                 "is \"auc\", which logistic regression and factorization machines have and {} has \
                  not; use loss or accuracy",
@@ -182,13 +184,7 @@ impl JobChecker<'_> {
 
     /// The share of a slot in a global batch.
     fn share_of_batch(&mut self, global: usize, cluster: &ClusterPlan) -> usize {
-        let batches = JobBatches {
-            mode: cluster.mode.kind(),
-            workers: cluster.workers,
-            slots: cluster.slots,
-            size: BatchSize::Global(global),
-            quorum: None,
-        };
+        let batches = batches_of(cluster, BatchSize::Global(global));
         let slots = batches.slots();
         if !global.is_multiple_of(slots) {
             let message =

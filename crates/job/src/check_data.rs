@@ -9,6 +9,7 @@ use paceline_data::{HoldOut, IndexBase, OnBad, SparseKind, SparseSpec};
 use paceline_table::{FormatChoice, TableSpec};
 
 use super::check::JobChecker;
+use super::factor_plan::FactorPlan;
 use super::model_keys::{SPARSE, WITH_FIELDS};
 use super::plan::{DataKind, ValidationPlan};
 use super::value::JobValue;
@@ -42,10 +43,13 @@ impl JobChecker<'_> {
             && !(kind == SparseKind::TfRecord && is_dense)
         {
             let mut spec = self.rows(kind, path);
-            // Only a dense model takes more than two classes.
-            let is_sparse = SPARSE.contains(&self.job.word("model.kind").as_str());
-            if kind == SparseKind::Libsvm && !is_sparse {
+            // Other sparse models have two classes.
+            let model = self.job.word("model.kind");
+            let is_sparse = SPARSE.contains(&model.as_str());
+            if kind == SparseKind::Libsvm && (!is_sparse || model == FactorPlan::SOFTMAX) {
                 spec.labels = LabelRule::Classes;
+            }
+            if kind == SparseKind::Libsvm && !is_sparse {
                 return DataKind::DenseRows(spec);
             }
             return DataKind::Rows(spec);

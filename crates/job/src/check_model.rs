@@ -6,7 +6,7 @@ use super::check::JobChecker;
 use super::factor_plan::FactorPlan;
 use super::layer_keys::CLASSES;
 use super::layer_path::LAYERS;
-use super::model_keys::{CACHED_ROWS, NO_FIELDS, SPARSE, WITH_FIELDS};
+use super::model_keys::{CACHED_ROWS, DEEP, NO_FIELDS, SPARSE, WITH_FIELDS};
 use super::network_plan::{NetworkPlan, PlannedLayer};
 use super::plan::ModelKind;
 use super::problem::Problem;
@@ -39,6 +39,7 @@ impl JobChecker<'_> {
             "ffm" => self.factors("ffm"),
             "deepfm" => self.factors("deepfm"),
             "wide-deep" => self.factors("wide-deep"),
+            FactorPlan::SOFTMAX => self.factors(FactorPlan::SOFTMAX),
             "lenet" => ModelKind::Network(NetworkPlan::lenet(init)),
             "alexnet" => ModelKind::Network(NetworkPlan::alexnet(init, dropout)),
             NetworkPlan::OWN => ModelKind::Network(NetworkPlan::of_layers(self.layers(), init)),
@@ -53,7 +54,10 @@ impl JobChecker<'_> {
             evict_after: self.optional("model.evict_after", Self::whole),
             max_entries: None,
         };
-        ModelKind::Factors(FactorPlan { name, rank, hidden, entries })
+        // Other models take no such key; its default says nothing about them.
+        let is_deep = DEEP.contains(&name);
+        let dropout = if is_deep { self.number("model.dropout") as f32 } else { 0.0 };
+        ModelKind::Factors(FactorPlan { name, rank, hidden, entries, dropout })
     }
 
     /// Checks that the model can train on the data.

@@ -14,10 +14,11 @@ impl JobChecker<'_> {
         let momentum = self.number(&at("momentum")) as f32;
         let beta1 = self.number(&at("beta1")) as f32;
         let beta2 = self.number(&at("beta2")) as f32;
-        let [beta, l1, l2] = ["beta", "l1", "l2"].map(|name| self.number(&at(name)) as f32);
+        let [beta, l1, l2, initial] =
+            ["beta", "l1", "l2", "initial"].map(|name| self.number(&at(name)) as f32);
         let spec = match self.text(&at("kind")).as_str() {
             "momentum" => OptimizerSpec::new(Momentum { momentum }, 0.0),
-            "adagrad" => OptimizerSpec::new(AdaGrad { epsilon }, 0.0),
+            "adagrad" => OptimizerSpec::new(AdaGrad { epsilon, initial }, 0.0),
             "adam" => OptimizerSpec::new(Adam { beta1, beta2, epsilon }, 0.0),
             "ftrl" => OptimizerSpec::new(Ftrl { beta, l1, l2 }, 0.0),
             _ => Sgd::new(0.0),

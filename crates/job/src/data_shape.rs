@@ -24,7 +24,7 @@ impl DataShape {
         self.planes.iter().product()
     }
 
-    /// The shape of sparse rows.
+    /// The shape of sparse rows of two classes.
     pub fn of_rows(features: usize, fields: usize) -> Self {
         Self { planes: [1, 1, features], classes: 2, fields }
     }
@@ -37,6 +37,9 @@ pub fn shape_of(data: &TrainingData) -> DataShape {
             DataShape::new([1, set.train.rows(), set.train.cols()], set.train.classes())
         }
         TrainingData::Examples(set) => DataShape::new(set.train.shape(), set.train.classes()),
-        TrainingData::Rows(set) => DataShape::of_rows(set.train.features(), set.train.fields()),
+        TrainingData::Rows(set) => {
+            let shape = DataShape::of_rows(set.train.features(), set.train.fields());
+            DataShape { classes: set.train.classes(), ..shape }
+        }
     }
 }

@@ -30,7 +30,8 @@ impl Plan {
 fn describe_input(plan: &Plan, data: &TrainingData, shape: DataShape) -> InputDescription {
     let names = match data {
         TrainingData::Examples(set) => set.train.class_names().to_vec(),
-        TrainingData::Images(_) | TrainingData::Rows(_) => Vec::new(),
+        TrainingData::Rows(set) => set.train.class_names().to_vec(),
+        TrainingData::Images(_) => Vec::new(),
     };
     let numbers = || (0..shape.classes).map(|class| class.to_string()).collect();
     let names = if names.is_empty() { numbers() } else { names };

@@ -44,6 +44,7 @@ mod layer_keys;
 mod layer_path;
 mod layers;
 mod link_rate;
+mod mean_gradients;
 mod memory_size;
 mod model_keys;
 mod network_plan;

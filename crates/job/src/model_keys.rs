@@ -11,7 +11,10 @@ pub(super) const CACHED_ROWS: &[&str] =
 /// Those of them whose rows have no fields.
 pub(super) const NO_FIELDS: &[&str] = &["libsvm", "tfrecord"];
 /// The models that take sparse rows.
-pub(super) const SPARSE: &[&str] = &["logistic", "fm", "ffm", "deepfm", "wide-deep"];
+pub(super) const SPARSE: &[&str] =
+    &["logistic", "fm", "ffm", "deepfm", "wide-deep", "sparse-softmax"];
+/// Those of them that tell two classes apart.
+pub(super) const TWO_CLASS: &[&str] = &["logistic", "fm", "ffm", "deepfm", "wide-deep"];
 /// Those of them that have vectors.
 pub(super) const FACTORS: &[&str] = &["fm", "ffm", "deepfm", "wide-deep"];
 /// Those of them that need to know the fields of a row's features.
@@ -39,6 +42,7 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
         "ffm",
         "deepfm",
         "wide-deep",
+        "sparse-softmax",
         "lenet",
         "alexnet",
         "network",
@@ -66,7 +70,8 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
             "0.5",
             "fraction of values that dropout sets to zero",
         )
-        .with(MODEL, &["alexnet"]),
+        .default_when("0.0", &[(MODEL, DEEP)])
+        .with(MODEL, &["alexnet", "deepfm", "wide-deep"]),
         key("model.dense", ValueKind::Flag, "false", dense).with(MODEL, &["logistic"]),
         key("model.rank", RANK, "8", rank)
             .default_when("4", &[(MODEL, &["ffm"])])

@@ -164,9 +164,14 @@ impl ModelKind {
         matches!(self, ModelKind::Logistic { dense: false } | ModelKind::Factors(_))
     }
 
-    /// Whether the model takes sparse rows, of two classes.
+    /// Whether the model takes sparse rows.
     pub fn takes_rows(&self) -> bool {
         matches!(self, ModelKind::Logistic { .. } | ModelKind::Factors(_))
+    }
+
+    /// Whether the model has one score, which tells two classes apart.
+    pub fn has_one_score(&self) -> bool {
+        self.takes_rows() && self.name() != FactorPlan::SOFTMAX
     }
 
     /// The vectors of features, if the model has them.

@@ -12,7 +12,7 @@ use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind, key, optional};
 use super::layer_keys::layer_keys;
 use super::layer_path::pattern_of;
-use super::model_keys::{CACHED_ROWS, FACTORS, MODEL, PICTURES, SPARSE, model_keys};
+use super::model_keys::{CACHED_ROWS, FACTORS, MODEL, PICTURES, SPARSE, TWO_CLASS, model_keys};
 use super::schedule_keys::optimizer_groups;
 
 /// Counts that fit in 32 bits.
@@ -45,6 +45,8 @@ pub(super) const FILES: &[&str] =
     &["libsvm", "libffm", "tfrecord", "criteo", "table", "numpy", "images"];
 /// The key that the defaults of an optimizer depend on.
 const OPTIMIZER: &str = "train.optimizer.kind";
+/// Softmax regression over sparse rows.
+const SOFTMAX: &[&str] = &["sparse-softmax"];
 /// Counts of steps, which may be large.
 const STEPS: ValueKind = ValueKind::Whole { min: 1, max: i64::MAX as u64 };
 
@@ -199,7 +201,7 @@ fn data_sets() -> Vec<KeySpec> {
         optional("data.validation", ValueKind::ShareOrPath, validation),
         optional("data.negatives", ValueKind::Share, negatives)
             .with(kind, CACHED_ROWS)
-            .with(MODEL, SPARSE),
+            .with(MODEL, TWO_CLASS),
         optional("data.hold_out", COUNT, hold_out)
             .with(kind, FILES)
             .when(KeyCondition::NotSet("data.test_path"))
@@ -294,13 +296,15 @@ fn optimizer() -> Vec<KeySpec> {
     let mut keys = vec![
         key(kind, kinds, "\"sgd\"", "optimizer, which turns gradients into updates")
             .default_when("\"adam\"", &[(MODEL, &["lenet", "alexnet", "network"])])
-            .default_when("\"adagrad\"", &[(MODEL, FACTORS)]),
+            .default_when("\"adagrad\"", &[(MODEL, FACTORS)])
+            .default_when("\"adagrad\"", &[(MODEL, SOFTMAX)]),
         key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate)
             .default_when("0.15", &[(MODEL, &["softmax"]), (kind, &["sgd"])])
             .default_when("0.3", &[(MODEL, &["logistic"]), (kind, &["sgd"])])
             .default_when("0.03", &[(MODEL, &["logistic"]), (kind, &["adagrad"])])
             .default_when("0.05", &[(MODEL, FACTORS), (kind, &["adagrad"])])
             .default_when("0.1", &[(MODEL, FACTORS), (kind, &["sgd"])])
+            .default_when("0.1", &[(MODEL, SOFTMAX), (kind, &["adagrad"])])
             .default_when("0.4", &[(kind, &["ftrl"])])
             .default_when("0.0001", &[(MODEL, &["alexnet"]), (kind, &["adam"])])
             .default_when("0.001", &[(kind, &["adam"])])
@@ -330,6 +334,15 @@ fn optimizer() -> Vec<KeySpec> {
             "added to the divisor, so that the quotient stays finite",
         )
         .with(kind, &["adagrad", "adam"]),
+        key(
+            "train.optimizer.initial",
+            ValueKind::From(0.0),
+            "0.0",
+            "sum of the squared gradients of single examples that a parameter starts from, so \
+             that the first few do not move it far",
+        )
+        .default_when("100.0", &[(MODEL, FACTORS)])
+        .with(kind, &["adagrad"]),
         key(
             "train.optimizer.beta",
             ValueKind::From(0.0),

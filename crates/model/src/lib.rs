@@ -83,7 +83,9 @@ pub use layered::{
     FactorSizes, FactorUpdate, LayerFactors, LayerPiece, LayerSink, Layered, PieceParams,
     WeightedFactors,
 };
-pub use layers::{Layer, LayerKind, Shape, Windows, softmax_cross_entropy, weighted_cross_entropy};
+pub use layers::{
+    DropoutMask, Layer, LayerKind, Shape, Windows, softmax_cross_entropy, weighted_cross_entropy,
+};
 pub use layout::{Group, Layout, Tensor};
 pub use lenet::{lenet, lenet_layers};
 pub use linear::{Logistic, LogisticLoss, SparseLinear};

@@ -4,6 +4,7 @@ use paceline_record::{InputKind, ModelForm, RecordElements};
 use paceline_score::TrainedModel;
 
 use crate::columns::{RowFeatures, add_columns, add_vectors};
+use crate::factors::{FACTOR_NAMES, add_factors};
 use crate::graph::Graph;
 use crate::layers::add_layers;
 use crate::schema::{Attribute, Dimension, ElementType};
@@ -35,15 +36,12 @@ pub enum OnnxError {
         /// Bytes of all parameters.
         bytes: usize,
     },
-    /// Models of this kind are not exported.
-    #[error("a model of kind {0:?} cannot be exported; predict with Paceline")]
-    NoForm(String),
 }
 
 /// Exports a model.
 ///
 /// # Errors
-/// If the file would be too large, or the model is of a kind that is not exported.
+/// If the file would be too large.
 pub fn export(model: &TrainedModel) -> Result<Exported, OnnxError> {
     let bytes = 4 * model.params().len();
     if bytes > MAX_BYTES {
@@ -53,11 +51,14 @@ pub fn export(model: &TrainedModel) -> Result<Exported, OnnxError> {
     let mut notes = Vec::new();
     let scores = match &model.description().form {
         ModelForm::Logistic { features } => add_linear(&mut graph, model, *features, &mut notes),
-        ModelForm::Fm { features, rank } => {
-            add_factors(&mut graph, model, *features, *rank, &mut notes)
-        }
-        ModelForm::Ffm { .. } | ModelForm::Deep { .. } => {
-            return Err(OnnxError::NoForm(model.description().form.name().into()));
+        form @ (ModelForm::Fm { .. }
+        | ModelForm::Ffm { .. }
+        | ModelForm::Deep { .. }
+        | ModelForm::SparseSoftmax { .. }) => {
+            let Some(form) = form.factors() else { unreachable!("it has entries") };
+            let rows = add_rows(&mut graph, model, form.features(), &mut notes);
+            add_tensors(&mut graph, model);
+            add_factors(&mut graph, model, &form, &rows, &mut notes)
         }
         ModelForm::Softmax { .. } => {
             let input = add_dense_input(&mut graph, model, &mut notes);
@@ -125,40 +126,9 @@ fn add_rows(
     }
 }
 
-/// A factorization machine: the sum of the weights and, for all pairs of vectors, half of the
-/// square of their sum without the sum of their squares.
-fn add_factors(
-    graph: &mut Graph,
-    model: &TrainedModel,
-    features: usize,
-    rank: usize,
-    notes: &mut Vec<String>,
-) -> String {
-    let rows = add_rows(graph, model, features, notes);
-    add_tensors(graph, model);
-    let column = |first: f32, others: f32| [vec![first], vec![others; rank]].concat();
-    graph.floats("only_weights", &[1 + rank, 1], &column(1.0, 0.0));
-    graph.floats("half_of_pairs", &[1 + rank, 1], &column(0.0, 0.5));
-    graph.ints("key_axis", &[1]);
-    graph.ints("entry_axis", &[2]);
-    graph.node("Gather", &["factors", &rows.keys], "entries", &[]);
-    graph.node("Unsqueeze", &[&rows.values, "entry_axis"], "entry_values", &[]);
-    graph.node("Mul", &["entries", "entry_values"], "products", &[]);
-    let drop = [("keepdims", Attribute::Int(0))];
-    graph.node("ReduceSum", &["products", "key_axis"], "sums", &drop);
-    graph.node("Mul", &["products", "products"], "squared_products", &[]);
-    graph.node("ReduceSum", &["squared_products", "key_axis"], "squares", &drop);
-    graph.node("Mul", &["sums", "sums"], "squared_sums", &[]);
-    graph.node("Sub", &["squared_sums", "squares"], "pairs", &[]);
-    graph.node("MatMul", &["sums", "only_weights"], "weight_scores", &[]);
-    graph.node("MatMul", &["pairs", "half_of_pairs"], "pair_scores", &[]);
-    graph.node("Add", &["weight_scores", "pair_scores"], "entry_scores", &[]);
-    graph.node("Add", &["entry_scores", "bias"], "row_scores", &[])
-}
-
 /// The names in a graph that are not those of columns.
 fn taken_names(model: &TrainedModel) -> Vec<&str> {
-    const NAMES: [&str; 36] = [
+    const NAMES: [&str; 23] = [
         "weight",
         "bias",
         "keys",
@@ -182,22 +152,9 @@ fn taken_names(model: &TrainedModel) -> Vec<&str> {
         "score",
         "score_axis",
         "is_second",
-        "only_weights",
-        "half_of_pairs",
-        "key_axis",
-        "entry_axis",
-        "entries",
-        "entry_values",
-        "squared_products",
-        "squares",
-        "squared_sums",
-        "pairs",
-        "weight_scores",
-        "pair_scores",
-        "entry_scores",
     ];
     let tensors = model.layout().tensors().iter().map(|tensor| tensor.name.as_str());
-    NAMES.into_iter().chain(tensors).collect()
+    NAMES.into_iter().chain(FACTOR_NAMES).chain(tensors).collect()
 }
 
 /// Adds keys and values as inputs.

@@ -40,6 +40,7 @@
 
 mod columns;
 mod export;
+mod factors;
 mod graph;
 mod layers;
 mod schema;

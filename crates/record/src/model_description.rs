@@ -245,6 +245,14 @@ pub enum ModelForm {
         /// Whether pairs of vectors add to the score.
         pairs: bool,
     },
+    /// Softmax regression over sparse rows.
+    #[serde(rename = "sparse-softmax")]
+    SparseSoftmax {
+        /// Number of features.
+        features: usize,
+        /// Number of classes.
+        classes: usize,
+    },
     /// A list of layers with softmax at its end.
     Network {
         /// The name in job files: `lenet`, `alexnet` or `network`.
@@ -264,6 +272,9 @@ impl From<FactorForm> for ModelForm {
             FactorForm::Deep(DeepShape { features, fields, rank, hidden, has_pairs: pairs }) => {
                 ModelForm::Deep { features, fields, rank, hidden, pairs }
             }
+            FactorForm::Softmax { features, classes } => {
+                ModelForm::SparseSoftmax { features, classes }
+            }
         }
     }
 }
@@ -278,11 +289,12 @@ impl ModelForm {
             ModelForm::Ffm { .. } => "ffm",
             ModelForm::Deep { pairs: true, .. } => "deepfm",
             ModelForm::Deep { .. } => "wide-deep",
+            ModelForm::SparseSoftmax { .. } => "sparse-softmax",
             ModelForm::Network { name, .. } => name,
         }
     }
 
-    /// What the model is built from, if it has vectors of features.
+    /// What the model is built from, if it has several numbers for each feature.
     pub fn factors(&self) -> Option<FactorForm> {
         Some(match *self {
             ModelForm::Fm { features, rank } => FactorForm::Fm { features, rank },
@@ -290,6 +302,9 @@ impl ModelForm {
             ModelForm::Deep { features, fields, rank, ref hidden, pairs } => {
                 let (hidden, has_pairs) = (hidden.clone(), pairs);
                 FactorForm::Deep(DeepShape { features, fields, rank, hidden, has_pairs })
+            }
+            ModelForm::SparseSoftmax { features, classes } => {
+                FactorForm::Softmax { features, classes }
             }
             _ => return None,
         })

@@ -48,9 +48,13 @@ impl Scorer {
     fn new(trained: &TrainedModel) -> Result<Self, ScoreError> {
         let model: Option<Box<dyn Model>> = match (&trained.description().form, trained) {
             (ModelForm::Logistic { .. }, _) => None,
-            (ModelForm::Fm { .. } | ModelForm::Ffm { .. } | ModelForm::Deep { .. }, _) => {
-                trained.description().form.factors().map(|form| form.build(1.0) as _)
-            }
+            (
+                ModelForm::Fm { .. }
+                | ModelForm::Ffm { .. }
+                | ModelForm::Deep { .. }
+                | ModelForm::SparseSoftmax { .. },
+                _,
+            ) => trained.description().form.factors().map(|form| form.build(1.0) as _),
             (ModelForm::Softmax { inputs, classes }, _) => {
                 Some(Box::new(Softmax::new(*inputs, *classes)))
             }

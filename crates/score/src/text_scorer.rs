@@ -80,11 +80,9 @@ pub(crate) fn text_featurizer(model: &TrainedModel) -> Option<Box<dyn TextFeatur
     let fields = model.fields();
     let parser = LineParser::new(format, features, first_index);
     let parser = if fields > 0 { parser.with_fields() } else { parser };
-    let (parser, dense) = if model.is_sparse() {
-        (parser, None)
-    } else {
-        (parser.with_classes(model.class_names()), Some(features))
-    };
+    let has_classes = format == SparseFormat::Libsvm && model.outputs() > 1;
+    let parser = if has_classes { parser.with_classes(model.class_names()) } else { parser };
+    let dense = (!model.is_sparse()).then_some(features);
     Some(Box::new(LineFeaturizer { parser, dense, fields }))
 }
 

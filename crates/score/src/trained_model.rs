@@ -96,7 +96,9 @@ impl TrainedModel {
     pub fn outputs(&self) -> usize {
         match (&self.description.form, &self.architecture) {
             (_, Some(network)) => network.classes(),
-            (ModelForm::Softmax { classes, .. }, _) => *classes,
+            (ModelForm::Softmax { classes, .. } | ModelForm::SparseSoftmax { classes, .. }, _) => {
+                *classes
+            }
             _ => 1,
         }
     }
@@ -108,6 +110,7 @@ impl TrainedModel {
             ModelForm::Logistic { features }
             | ModelForm::Fm { features, .. }
             | ModelForm::Ffm { features, .. }
+            | ModelForm::SparseSoftmax { features, .. }
             | ModelForm::Deep { features, .. } => *features,
             ModelForm::Network { input, .. } => input.iter().product(),
         }
@@ -177,15 +180,18 @@ fn layout(form: &ModelForm, architecture: Option<&Architecture>) -> Result<Layou
             layout.push("weight", &[*features], Group::Weights);
             layout.push("bias", &[1], Group::Biases);
         }
-        (ModelForm::Fm { .. } | ModelForm::Ffm { .. } | ModelForm::Deep { .. }, _) => {
-            let Some(form) = form.factors() else { unreachable!("it has vectors") };
+        (ModelForm::Network { .. }, None) => unreachable!("a network has an architecture"),
+        (ModelForm::SparseSoftmax { classes: 1, .. }, _) => {
+            return Err("its description has one class".into());
+        }
+        (form, _) => {
+            let Some(form) = form.factors() else { unreachable!("the others have entries") };
             check_sizes(&form.sizes())?;
             if form.parameters() > MOST_PARAMETERS {
                 return Err(format!("its description has {} parameters", form.parameters()));
             }
             layout = form.build(1.0).layout().clone();
         }
-        (ModelForm::Network { .. }, None) => unreachable!("a network has an architecture"),
     }
     Ok(layout)
 }

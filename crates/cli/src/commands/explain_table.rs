@@ -4,7 +4,7 @@ use paceline_data::SparseKind;
 use paceline_data::sparse::CLICK_FIELDS;
 use paceline_engine::Mode;
 use paceline_job::{DataKind, DataShape, FactorPlan, ModelKind, Plan};
-use paceline_model::{EntryPolicy, TableMemory, memory_text};
+use paceline_model::{EntryPolicy, ParamTable, TableMemory, memory_text};
 use paceline_terminal::grouped;
 
 /// The memory of a sparse model's table in each task; of its entries alone if the job does not say
@@ -51,7 +51,8 @@ fn task_memory(plan: &Plan) -> Option<TaskMemory> {
     let (width, parameters, policy) = match &plan.model {
         ModelKind::Factors(factors) => {
             let fields = if has_fields { CLICK_FIELDS } else { 0 };
-            if factors.uses_fields() && fields == 0 {
+            let is_known = fields > 0 || !factors.uses_fields();
+            if !is_known || factors.name == FactorPlan::SOFTMAX {
                 return None;
             }
             let form = factors.form(DataShape::of_rows(features, fields));
@@ -71,6 +72,13 @@ fn task_memory(plan: &Plan) -> Option<TaskMemory> {
 
 /// What an entry takes, where the number of features or fields is not known.
 fn entries_alone(plan: &Plan, factors: &FactorPlan) -> String {
+    if factors.name == FactorPlan::SOFTMAX {
+        // The number of classes is known when the data has been read.
+        let class = ParamTable::entry_bytes(&plan.optimizer, 1);
+        return format!(
+            "# memory: 4 bytes for each feature and, for each that occurs, {class} for each class\n"
+        );
+    }
     let entry = |fields: usize| {
         let width = factors.form(DataShape::of_rows(1, fields)).width();
         TableMemory::of(&plan.optimizer, width, 1, factors.entries).entry

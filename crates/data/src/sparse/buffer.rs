@@ -101,7 +101,7 @@ impl SparseBuffer {
         let start = self.keys.len();
         let label = rows.store().read(row, &mut self.keys, &mut self.values);
         rows.store().read_fields(row, self.keys.len() - start, &mut self.fields);
-        self.labels.push(label.into());
+        self.labels.push(rows.class_of(label.into()));
         if !rows.all_ones() {
             self.values.resize(self.keys.len(), 1.0);
         }

@@ -1,9 +1,10 @@
 //! Sparse rows as dense examples, for models that take vectors.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
-use super::label_rule::LabelRule;
 use super::row::StoredRow;
+use super::row_classes::RowClasses;
 use super::rows::SparseRows;
 use crate::error::DataError;
 use crate::examples::{ElementForm, Examples};
@@ -17,14 +18,11 @@ thread_local! {
     static ROW: RefCell<StoredRow> = RefCell::default();
 }
 
-/// Rows that were opened with [`LabelRule::Classes`], as vectors with a value for each feature.
+/// Rows that were opened with [`LabelRule::Classes`](super::LabelRule::Classes), as vectors with a value for each feature.
 #[derive(Clone, Debug)]
 pub struct DenseRows {
     rows: SparseRows,
-    /// The class of each stored label that the training set has.
-    classes: Box<[u32; 256]>,
-    /// The labels of the classes, as the files have them.
-    names: Vec<String>,
+    classes: Arc<RowClasses>,
 }
 
 impl DenseRows {
@@ -40,28 +38,12 @@ impl DenseRows {
         if features > MAX_DENSE_FEATURES {
             return Err(wrong(format!(
                 "{features} features, and a dense model takes at most {MAX_DENSE_FEATURES}; \
-                 for two classes set model.kind = \"logistic\", which takes any number"
+                 set model.kind = \"sparse-softmax\", or \"logistic\" for two classes, which take \
+                 any number"
             )));
         }
-        let [train, test] = set.train.stored_labels();
-        let has = |set: &[u64; 4], label: usize| set[label / 64] >> (label % 64) & 1 == 1;
-        let label_of = |stored: usize| stored as i64 + LabelRule::FIRST_CLASS;
-        if let Some(unseen) = (0..256).find(|&label| has(&test, label) && !has(&train, label)) {
-            let label = label_of(unseen);
-            return Err(wrong(format!("the test set has label {label}, the training set has not")));
-        }
-        let mut classes = Box::new([0; 256]);
-        let stored: Vec<usize> = (0..256).filter(|&label| has(&train, label)).collect();
-        if stored.len() < 2 {
-            let what = "every row has the same label; a model needs at least two classes";
-            return Err(wrong(what.into()));
-        }
-        for (class, &label) in (0..).zip(&stored) {
-            classes[label] = class;
-        }
-        let names: Vec<String> = stored.iter().map(|&label| label_of(label).to_string()).collect();
-        let dense = |rows| DenseRows { rows, classes: classes.clone(), names: names.clone() };
-        Ok(set.map(dense))
+        let classes = Arc::new(RowClasses::of(&set)?);
+        Ok(set.map(|rows| DenseRows { rows, classes: classes.clone() }))
     }
 }
 
@@ -75,11 +57,11 @@ impl Examples for DenseRows {
     }
 
     fn classes(&self) -> usize {
-        self.names.len()
+        self.classes.names().len()
     }
 
     fn class_names(&self) -> &[String] {
-        &self.names
+        self.classes.names()
     }
 
     fn element_form(&self) -> ElementForm {
@@ -87,7 +69,7 @@ impl Examples for DenseRows {
     }
 
     fn class_of(&self, example: u32) -> Option<u32> {
-        Some(self.classes[self.rows.label(example as usize) as usize])
+        Some(self.classes.class(self.rows.label(example as usize)))
     }
 
     fn fill(&self, example: u32, _epoch: u64, out: &mut [f32]) -> Result<u32, DataError> {
@@ -98,7 +80,7 @@ impl Examples for DenseRows {
             for (index, &key) in row.keys.iter().enumerate() {
                 out[key as usize] = row.value(index);
             }
-            Ok(self.classes[row.label as usize])
+            Ok(self.classes.class(row.label))
         })
     }
 }

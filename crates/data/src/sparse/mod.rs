@@ -47,6 +47,7 @@ mod open;
 mod pipeline;
 mod row;
 mod row_blocks;
+mod row_classes;
 mod row_fault;
 mod row_reader;
 mod row_store;

@@ -11,6 +11,7 @@ use super::collected_rows::CollectedRows;
 use super::held_rows::HeldRows;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
 use super::row::{RowBuffer, StoredRow};
+use super::row_classes::RowClasses;
 use super::row_store::RowStore;
 use super::segment::KeyBuffer;
 use crate::error::DataError;
@@ -43,6 +44,8 @@ pub struct SparseRows {
     rows: Range<usize>,
     /// A weight for each row of the store, in place of the store's own.
     weights: Option<Arc<[f32]>>,
+    /// The classes of the labels, if there are more than two.
+    pub(super) classes: Option<Arc<RowClasses>>,
 }
 
 /// Where in the store the rows of a view are.
@@ -59,7 +62,7 @@ enum RowOrder {
 impl SparseRows {
     pub(crate) fn new(store: Arc<RowStore>, rows: Range<usize>) -> Self {
         assert!(rows.start <= rows.end && rows.end <= store.rows(), "rows out of range");
-        SparseRows { store, order: RowOrder::Stored, rows, weights: None }
+        SparseRows { store, order: RowOrder::Stored, rows, weights: None, classes: None }
     }
 
     /// Collects rows in memory, each its keys, the values of the keys and its label.

@@ -5,6 +5,7 @@
 //! while the last push travels. Where the mode allows it ([`SparseLink::overlaps`]) the values of
 //! the next batch travel while the current one is computed.
 
+use paceline_data::random::mix;
 use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
 use paceline_model::{Batch, Compactor, Layout, Rows, SparseModel};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
@@ -22,6 +23,8 @@ use crate::trainer::Trainer;
 pub(crate) struct SparseWorker<'a> {
     slot: usize,
     plan: BatchPlan,
+    /// Added to an example's position to seed the model's random choices.
+    draw: u64,
     rows: &'a SparseRows,
     model: Box<dyn SparseModel>,
     step_recorder: StepRecorder,
@@ -39,6 +42,8 @@ struct PreparedBatch {
     rows: SparseBuffer,
     compactor: Compactor,
     weights: BatchWeights,
+    /// Seeds the model's random choices for the first example.
+    draw: u64,
     /// Examples already handed out.
     done: usize,
 }
@@ -65,7 +70,8 @@ impl BlockSource for PreparedBatch {
         let (labels, own) = (&self.rows.labels[from..self.done], &self.rows.weights);
         let own = if own.is_empty() { &[] } else { &own[from..self.done] };
         let batch = Batch::sparse(rows, labels).with_fields(&self.rows.fields);
-        Ok(batch.weighted(self.weights.of(labels, own)))
+        let draw = self.draw.wrapping_add(from as u64);
+        Ok(Batch { draw, ..batch.weighted(self.weights.of(labels, own)) })
     }
 }
 
@@ -79,8 +85,14 @@ impl<'a> SparseWorker<'a> {
         step_recorder: StepRecorder,
         weights: BatchWeights,
     ) -> Self {
-        let (queue, indices, grad) = Default::default();
-        Self { slot, plan, rows, model, step_recorder, queue, weights, indices, grad }
+        let (draw, queue, indices, grad) = Default::default();
+        Self { slot, plan, draw, rows, model, step_recorder, queue, weights, indices, grad }
+    }
+
+    /// Draws the model's random choices from `seed`.
+    #[must_use]
+    pub(crate) fn with_seed(self, seed: u64) -> Self {
+        Self { draw: mix(seed), ..self }
     }
 
     /// Reads the batch of `step` into a place of the queue.
@@ -89,6 +101,8 @@ impl<'a> SparseWorker<'a> {
         self.plan.batch(step, self.slot, &mut self.indices);
         let batch = &mut self.queue[place];
         (batch.step, batch.done) = (step, 0);
+        let position = self.plan.positions(step, self.slot).start;
+        batch.draw = self.draw.wrapping_add(position);
         batch.rows.fill(self.rows, self.indices.iter().map(|&row| row as usize));
         let shared = self.model.shared_keys();
         let (keys, prefetch) = (&batch.rows.keys, |key| link.prefetch(key));

@@ -81,3 +81,39 @@ fn a_compact_slice_gives_the_bits_of_all_parameters_and_one_update_changes_both_
         assert!((after - expected).abs() < 1e-4, "parameter {at}: {after}, not {expected}");
     }
 }
+
+#[test]
+fn dropout_depends_on_the_example_alone_and_its_gradient_agrees_with_finite_differences() {
+    let mut model = model(true).dropout(0.4);
+    let mut params = vec![0.0; model.layout().len()];
+    fill_uniform(3, 0, 0.7, &mut params);
+    let block = Batch { draw: 90, ..batch(&KEYS) };
+    let (loss, grad) = gradient(&mut model, &params, block);
+    for at in 0..params.len() {
+        let here = params[at];
+        let mut loss_at = |value: f32| {
+            params[at] = value;
+            f64::from(gradient(&mut model, &params, block).0)
+        };
+        let step = 1.0 / 256.0;
+        let slope = (loss_at(here + step) - loss_at(here - step)) / f64::from(2.0 * step);
+        params[at] = here;
+        let off = (f64::from(grad[at]) - slope).abs();
+        assert!(off < 4e-3, "parameter {at}: {} and {slope}", grad[at]);
+    }
+    // The first two rows alone, and then the others, leave out the same values.
+    let part = |rows: std::ops::Range<usize>| {
+        let starts = &STARTS[rows.start..=rows.end];
+        let block =
+            Batch::sparse(Rows { starts, places: &KEYS, values: &VALUES }, &LABELS[rows.clone()]);
+        Batch { draw: 90 + rows.start as u64, ..block.with_fields(&FIELDS) }
+    };
+    let parts = [part(0..2), part(2..4)].map(|part| gradient(&mut model, &params, part).0);
+    assert!((parts[0] + parts[1] - loss).abs() < 1e-6, "{parts:?} and {loss}");
+    assert_ne!(gradient(&mut model, &params, batch(&KEYS)).0, loss, "another position");
+    // Tests leave out nothing.
+    let mut tallies = [Tally::keeping_scores(), Tally::keeping_scores()];
+    model.evaluate(&params, block, &mut tallies[0]);
+    model.clone().dropout(0.0).evaluate(&params, block, &mut tallies[1]);
+    assert_eq!(tallies[0], tallies[1]);
+}

@@ -99,3 +99,25 @@ fn sampled_negatives_raise_the_score_in_training_alone() {
     sampled.evaluate(&params, case.batch(&case.keys), &mut tallies[1]);
     assert_eq!(tallies[0], tallies[1]);
 }
+
+#[test]
+fn a_long_row_of_fields_gives_what_its_pairs_give() {
+    let (features, fields, rank) = (50, 3, 2);
+    let shape = FfmShape { fields, rank };
+    let mut params = vec![0.0; features * shape.width()];
+    paceline_model::fill_uniform(9, 0, 0.3, &mut params);
+    let keys: Vec<u32> = (0..100).map(|at| at * 7 % 50).collect();
+    let of_keys: Vec<u16> = (0..100).map(|at| at % 3).collect();
+    let values: Vec<f32> = (0..100).map(|at| 0.1 * (at % 7) as f32 - 0.2).collect();
+    let row = RowEntries { params: &params, places: &keys, values: &values };
+    let mut sums = vec![0.0; rank];
+    assert!(shape.prefers_sums(keys.len()) && !shape.prefers_sums(39));
+    let (score, by_pairs) = (shape.score_of(row, &of_keys, &mut sums), shape.score(row, &of_keys));
+    assert!((score - by_pairs).abs() < 1e-4 * by_pairs.abs().max(1.0), "{score} and {by_pairs}");
+    let mut grads = [vec![0.0; params.len()], vec![0.0; params.len()]];
+    shape.add_to_gradient(row, &of_keys, &sums, 0.7, &mut grads[0]);
+    shape.add_gradient(row, &of_keys, 0.7, &mut grads[1]);
+    for (at, (ours, by_pairs)) in grads[0].iter().zip(&grads[1]).enumerate() {
+        assert!((ours - by_pairs).abs() < 1e-4, "number {at}: {ours} and {by_pairs}");
+    }
+}

@@ -103,28 +103,88 @@ struct FieldPairs<'a> {
     fields: &'a [u16],
 }
 
-/// A key of a row: where its entry begins, its field and its value.
-#[derive(Clone, Copy)]
+/// A key of a row: where its vectors begin, where those for its field lie among the vectors of
+/// another key, and its value.
+#[derive(Clone, Copy, Default)]
 struct FieldKey {
     start: usize,
-    field: usize,
+    field_at: usize,
     value: f32,
 }
+
+/// The most keys of a row that are worked out once, and not again for each pair.
+const PREPARED: usize = 64;
 
 impl FieldPairs<'_> {
     #[inline(always)]
     fn key(&self, at: usize) -> FieldKey {
         FieldKey {
-            start: self.row.places[at] as usize * self.shape.width(),
-            field: usize::from(self.fields[at]),
+            start: self.row.places[at] as usize * self.shape.width() + 1,
+            field_at: usize::from(self.fields[at]) * self.shape.rank,
             value: self.row.value(at),
         }
     }
 
-    /// The index of a key's vector for the field of another key, from dimension `from` on.
+    /// The keys of a row that is not too long.
     #[inline(always)]
-    fn vector(&self, key: FieldKey, other: FieldKey, from: usize) -> usize {
-        key.start + 1 + other.field * self.shape.rank + from
+    fn prepare(&self) -> Option<[FieldKey; PREPARED]> {
+        let mut keys = [FieldKey::default(); PREPARED];
+        let count = self.fields.len();
+        keys.get_mut(..count)?.iter_mut().zip(0..).for_each(|(key, at)| *key = self.key(at));
+        Some(keys)
+    }
+
+    /// What the dimensions `from .. from + B` of all pairs add to the score.
+    #[inline(always)]
+    fn sum<const B: usize>(&self, from: usize, key_at: impl Fn(usize) -> FieldKey) -> f32 {
+        let mut sums = [0.0f32; B];
+        for first in 0..self.fields.len() {
+            let key = key_at(first);
+            let mut of_key = [0.0f32; B];
+            for second in first + 1..self.fields.len() {
+                let other = key_at(second);
+                let ours: &[f32; B] = self.row.at(key.start + other.field_at + from);
+                let theirs: &[f32; B] = self.row.at(other.start + key.field_at + from);
+                for d in 0..B {
+                    of_key[d] += ours[d] * theirs[d] * other.value;
+                }
+            }
+            for d in 0..B {
+                sums[d] += of_key[d] * key.value;
+            }
+        }
+        block_sum(sums)
+    }
+
+    /// Adds the gradient of `delta` times that.
+    #[inline(always)]
+    fn add_gradient<const B: usize>(
+        &self,
+        from: usize,
+        delta: f32,
+        grad: &mut [f32],
+        key_at: impl Fn(usize) -> FieldKey,
+    ) {
+        for first in 0..self.fields.len() {
+            let key = key_at(first);
+            let slope = delta * key.value;
+            for second in first + 1..self.fields.len() {
+                let other = key_at(second);
+                let slope = slope * other.value;
+                let ours = key.start + other.field_at + from;
+                let theirs = other.start + key.field_at + from;
+                let (left, right): (&[f32; B], &[f32; B]) =
+                    (self.row.at(ours), self.row.at(theirs));
+                let grad_of_ours: &mut [f32; B] = part_mut(grad, ours);
+                for d in 0..B {
+                    grad_of_ours[d] += slope * right[d];
+                }
+                let grad_of_theirs: &mut [f32; B] = part_mut(grad, theirs);
+                for d in 0..B {
+                    grad_of_theirs[d] += slope * left[d];
+                }
+            }
+        }
     }
 }
 
@@ -135,24 +195,10 @@ struct FfmForward<'a> {
 impl DimensionWork for FfmForward<'_> {
     #[inline(always)]
     fn run<const B: usize>(&mut self, from: usize) -> f32 {
-        let Self { pairs } = *self;
-        let mut sums = [0.0f32; B];
-        for first in 0..pairs.fields.len() {
-            let key = pairs.key(first);
-            let mut of_key = [0.0f32; B];
-            for second in first + 1..pairs.fields.len() {
-                let other = pairs.key(second);
-                let ours: &[f32; B] = pairs.row.at(pairs.vector(key, other, from));
-                let theirs: &[f32; B] = pairs.row.at(pairs.vector(other, key, from));
-                for d in 0..B {
-                    of_key[d] += ours[d] * theirs[d] * other.value;
-                }
-            }
-            for d in 0..B {
-                sums[d] += of_key[d] * key.value;
-            }
+        match self.pairs.prepare() {
+            Some(keys) => self.pairs.sum::<B>(from, |at| keys[at]),
+            None => self.pairs.sum::<B>(from, |at| self.pairs.key(at)),
         }
-        block_sum(sums)
     }
 }
 
@@ -165,26 +211,10 @@ struct FfmBackward<'a, 'b> {
 impl DimensionWork for FfmBackward<'_, '_> {
     #[inline(always)]
     fn run<const B: usize>(&mut self, from: usize) -> f32 {
-        let pairs = self.pairs;
-        for first in 0..pairs.fields.len() {
-            let key = pairs.key(first);
-            let slope = self.delta * key.value;
-            for second in first + 1..pairs.fields.len() {
-                let other = pairs.key(second);
-                let slope = slope * other.value;
-                let (ours, theirs) =
-                    (pairs.vector(key, other, from), pairs.vector(other, key, from));
-                let (left, right): (&[f32; B], &[f32; B]) =
-                    (pairs.row.at(ours), pairs.row.at(theirs));
-                let grad: &mut [f32; B] = part_mut(self.grad, ours);
-                for d in 0..B {
-                    grad[d] += slope * right[d];
-                }
-                let grad: &mut [f32; B] = part_mut(self.grad, theirs);
-                for d in 0..B {
-                    grad[d] += slope * left[d];
-                }
-            }
+        let Self { pairs, delta, grad } = self;
+        match pairs.prepare() {
+            Some(keys) => pairs.add_gradient::<B>(from, *delta, grad, |at| keys[at]),
+            None => pairs.add_gradient::<B>(from, *delta, grad, |at| pairs.key(at)),
         }
         0.0
     }

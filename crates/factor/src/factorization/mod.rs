@@ -12,6 +12,7 @@
 
 mod dimension_blocks;
 mod ffm;
+mod field_sums;
 mod fm;
 mod row_entries;
 

@@ -253,7 +253,7 @@ fn set_takes_toml_and_bare_words() {
     assert_eq!(set(&["name=\"evening\""]).name, "evening");
     assert_eq!(
         set(&["train.optimizer.kind=adagrad"]).optimizer.downcast(),
-        Some(&AdaGrad { epsilon: 1e-8 })
+        Some(&AdaGrad { epsilon: 1e-8, initial: 0.0 })
     );
     assert!(!set(&["data.shuffle=false"]).data.shuffle);
     let path = set(&["data={kind=\"mnist\", path=\"/a=b\"}"]).data.kind;

@@ -71,6 +71,7 @@ fn every_key_that_the_run_does_not_use_is_refused_with_what_makes_it_apply() {
         ("beta1=0.8", "adam"),
         ("beta2=0.8", "adam"),
         ("epsilon=0.1", "adagrad"),
+        ("initial=0.1", "adagrad"),
         ("beta=0.1", "ftrl"),
     ] {
         let kind = format!("train.optimizer.kind={kind}");

@@ -8,39 +8,76 @@ use super::layer_op::{ElementwiseLayer, LayerPass};
 use crate::kernels::each;
 use crate::seed::mixed;
 
-/// Leaves out each value with some probability.
-pub(crate) struct Dropout {
+/// Which values of a layer are left out, for models that compute their layers themselves.
+///
+/// ```
+/// use paceline_model::DropoutMask;
+///
+/// let mask = DropoutMask::new(0, 0.5);
+/// let (mut values, mut again) = ([1.0f32; 64], [1.0f32; 64]);
+/// mask.leave_out(7, &mut values);
+/// mask.leave_out(7, &mut again);
+/// assert_eq!(values, again);
+/// assert!(values.iter().all(|&value| value == 0.0 || value == 2.0));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct DropoutMask {
     /// The layer's index, so that no two layers leave out the same values.
     layer: u64,
-    /// Values of an example.
-    len: usize,
     /// A value is left out if its 32-bit random number is below this.
     below: u32,
     /// The factor of the values that stay.
     scale: f32,
 }
 
+impl DropoutMask {
+    /// Leaves out values of a layer with the probability `rate`.
+    ///
+    /// # Panics
+    /// If the rate is not at least 0 and less than 1.
+    pub fn new(layer: usize, rate: f32) -> Self {
+        assert!((0.0..1.0).contains(&rate), "dropout of {rate}");
+        let below = (f64::from(rate) * 4_294_967_296.0) as u32;
+        Self { layer: layer as u64, below, scale: 1.0 / (1.0 - rate) }
+    }
+
+    /// Scales the values of an example that stay and zeroes the others; on the way back, does the
+    /// same to their derivatives. `draw` is the example's position: [`Batch::draw`] plus its index.
+    ///
+    /// [`Batch::draw`]: crate::Batch::draw
+    pub fn leave_out(&self, draw: u64, values: &mut [f32]) {
+        let key = mixed(mixed(draw) ^ self.layer) as u32;
+        let Self { below, scale, .. } = *self;
+        each(
+            #[inline(always)]
+            || {
+                for (place, value) in values.iter_mut().enumerate() {
+                    let stays = hash32(key.wrapping_add(place as u32)) >= below;
+                    *value = if stays { *value * scale } else { 0.0 };
+                }
+            },
+        );
+    }
+}
+
+/// Leaves out each value with some probability.
+pub(crate) struct Dropout {
+    mask: DropoutMask,
+    /// Values of an example.
+    len: usize,
+}
+
 impl Dropout {
     /// Leaves out values with the probability `rate`, at least 0 and less than 1.
     pub(crate) fn new(layer: usize, len: usize, rate: f32) -> Self {
-        let below = (f64::from(rate) * 4_294_967_296.0) as u32;
-        Self { layer: layer as u64, len, below, scale: 1.0 / (1.0 - rate) }
+        Self { mask: DropoutMask::new(layer, rate), len }
     }
 
     /// Scales the values that stay and zeroes the others.
     fn leave_out(&self, pass: &LayerPass<'_>, values: &mut [f32]) {
         let Some(draw) = pass.draw else { return };
         pass.pool.for_each_piece(values, self.len, |example, values| {
-            let key = mixed(mixed(draw.wrapping_add(example as u64)) ^ self.layer) as u32;
-            each(
-                #[inline(always)]
-                || {
-                    for (place, value) in values.iter_mut().enumerate() {
-                        let stays = hash32(key.wrapping_add(place as u32)) >= self.below;
-                        *value = if stays { *value * self.scale } else { 0.0 };
-                    }
-                },
-            );
+            self.mask.leave_out(draw.wrapping_add(example as u64), values);
         });
     }
 }

@@ -20,6 +20,7 @@ mod shape;
 mod windows;
 pub(crate) mod winograd;
 
+pub use dropout::DropoutMask;
 pub(crate) use layer::LayerTensors;
 pub use layer::{Layer, LayerKind};
 pub use loss::{softmax_cross_entropy, weighted_cross_entropy};

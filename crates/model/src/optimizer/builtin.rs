@@ -87,16 +87,19 @@ impl Optimizer for Momentum {
     }
 }
 
-/// `s += g * g; p -= rate * g / (sqrt(s) + epsilon)`.
+/// `s += g * g; p -= rate * g / (sqrt(initial + s) + epsilon)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdaGrad {
     /// Keeps the quotient finite.
     pub epsilon: f32,
+    /// What sums count from, usually 0: without it, the first gradient of a parameter moves it by
+    /// the whole rate, however small the gradient is.
+    pub initial: f32,
 }
 
 impl Default for AdaGrad {
     fn default() -> Self {
-        Self { epsilon: 1e-8 }
+        Self { epsilon: 1e-8, initial: 0.0 }
     }
 }
 
@@ -119,14 +122,14 @@ impl Optimizer for AdaGrad {
 
     fn update(&self, _step: u64, update: ParamUpdate<'_>) {
         let ParamUpdate { params, grad, state: [sums, ..], rate, decay, l1 } = update;
-        let epsilon = self.epsilon;
+        let Self { epsilon, initial } = *self;
         each(
             #[inline(always)]
             || {
                 for ((p, g), sum) in params.iter_mut().zip(grad).zip(&mut *sums) {
                     let g = g + decay * *p;
                     *sum += g * g;
-                    *p -= rate * g / (sum.sqrt() + epsilon);
+                    *p -= rate * g / ((initial + *sum).sqrt() + epsilon);
                 }
             },
         );
@@ -135,7 +138,8 @@ impl Optimizer for AdaGrad {
                 #[inline(always)]
                 || {
                     for (p, sum) in params.iter_mut().zip(sums) {
-                        *p = shrink(*p, rate * l1 / (sum.sqrt() + epsilon));
+                        let root = (initial + *sum).sqrt();
+                        *p = shrink(*p, rate * l1 / (root + epsilon));
                     }
                 },
             );

@@ -62,7 +62,7 @@ impl Table {
         let rate = self.spec.group(span.group).rate_at(step);
         match self.rule {
             TableRule::Sgd => self.with_decay(step, span, |rate| self.descend(rate, keys, grad)),
-            TableRule::AdaGrad(AdaGrad { epsilon }) => self.ada_grad(rate, epsilon, keys, grad),
+            TableRule::AdaGrad(ada_grad) => self.ada_grad(rate, ada_grad, keys, grad),
             TableRule::Ftrl(ftrl) => {
                 let before = ftrl.at_rate(span.rate.get());
                 self.update_ftrl(before, ftrl.at_rate(rate), keys, grad);
@@ -125,7 +125,8 @@ impl Table {
         }
     }
 
-    fn ada_grad(&self, rate: f32, epsilon: f32, keys: &[u32], grad: &[f32]) {
+    fn ada_grad(&self, rate: f32, ada_grad: AdaGrad, keys: &[u32], grad: &[f32]) {
+        let AdaGrad { epsilon, initial } = ada_grad;
         for (keys, grad) in keys.chunks(BLOCK).zip(grad.chunks(BLOCK)) {
             let [mut params, mut sums] = self.gather(keys);
             each(
@@ -133,7 +134,7 @@ impl Table {
                 || {
                     for ((p, sum), g) in params.iter_mut().zip(&mut sums).zip(grad) {
                         *sum += g * g;
-                        *p -= rate * g / (sum.sqrt() + epsilon);
+                        *p -= rate * g / ((initial + *sum).sqrt() + epsilon);
                     }
                 },
             );

@@ -55,6 +55,79 @@ impl AtomicCell {
     }
 }
 
+/// Copies the numbers of cells that other threads may write to.
+///
+/// # Panics
+/// If `out` has another length.
+#[inline(always)]
+pub(super) fn load_all(cells: &[AtomicCell], out: &mut [f32]) {
+    assert_eq!(cells.len(), out.len(), "numbers of the cells");
+    let (fours, rest) = out.as_chunks_mut::<4>();
+    let (from, last) = cells.as_chunks::<4>();
+    from.iter().zip(fours).for_each(|(from, to)| load_four(from, to));
+    rest.iter_mut().zip(last).for_each(|(to, cell)| *to = cell.get());
+}
+
+/// Sets cells that other threads may read or write.
+///
+/// # Panics
+/// If there is not a value for each cell.
+#[inline(always)]
+pub(super) fn store_all(cells: &[AtomicCell], values: &[f32]) {
+    assert_eq!(cells.len(), values.len(), "numbers of the cells");
+    let (fours, rest) = values.as_chunks::<4>();
+    let (to, last) = cells.as_chunks::<4>();
+    to.iter().zip(fours).for_each(|(to, from)| store_four(to, from));
+    last.iter().zip(rest).for_each(|(cell, &value)| cell.set(value));
+}
+
+/// Compilers never join atomic moves of single numbers, so four of them are one instruction here.
+#[inline(always)]
+fn load_four(from: &[AtomicCell; 4], to: &mut [f32; 4]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[expect(unsafe_code, reason = "only an instruction moves four cells at once")]
+        // SAFETY: both pointers are valid for 16 bytes, every x86-64 has the instructions, and they
+        // need no alignment. Other threads may write to the cells meanwhile: the processor moves
+        // each aligned four bytes as a whole, which is four relaxed loads.
+        unsafe {
+            std::arch::asm!(
+                "movups {number}, [{from}]",
+                "movups [{to}], {number}",
+                from = in(reg) from.as_ptr(),
+                to = in(reg) to.as_mut_ptr(),
+                number = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    to.iter_mut().zip(from).for_each(|(to, cell)| *to = cell.get());
+}
+
+/// As [`load_four`], the other way.
+#[inline(always)]
+fn store_four(to: &[AtomicCell; 4], from: &[f32; 4]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[expect(unsafe_code, reason = "only an instruction moves four cells at once")]
+        // SAFETY: as in `load_four`; the cells allow writes through a shared reference, and these
+        // are four relaxed stores.
+        unsafe {
+            std::arch::asm!(
+                "movups {number}, [{from}]",
+                "movups [{to}], {number}",
+                from = in(reg) from.as_ptr(),
+                to = in(reg) to.as_ptr(),
+                number = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    to.iter().zip(from).for_each(|(cell, &value)| cell.set(value));
+}
+
 /// A fixed number of cells.
 pub(super) struct AtomicCells {
     map: MmapRaw,
@@ -93,6 +166,21 @@ impl AtomicCells {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_of_any_length_are_copied_whole_and_nothing_beside_them_changes() {
+        let cells = AtomicCells::zeros(64).unwrap();
+        for len in 0..20 {
+            cells.all().iter().for_each(|cell| cell.set(-1.0));
+            let values: Vec<f32> = (0..len).map(|at| at as f32 + 0.5).collect();
+            store_all(&cells.all()[3..3 + len], &values);
+            let mut out = vec![f32::NAN; len];
+            load_all(&cells.all()[3..3 + len], &mut out);
+            assert_eq!(out, values);
+            let changed = cells.all().iter().filter(|cell| cell.get() != -1.0).count();
+            assert_eq!(changed, len);
+        }
+    }
 
     #[test]
     fn cells_start_at_zero_and_keep_their_values_at_odd_sizes() {

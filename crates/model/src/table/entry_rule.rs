@@ -12,7 +12,7 @@ pub(super) enum EntryRule {
 }
 
 /// What FTRL leaves to AdaGrad.
-pub(super) const BESIDE_FTRL: AdaGrad = AdaGrad { epsilon: 1e-8 };
+pub(super) const BESIDE_FTRL: AdaGrad = AdaGrad { epsilon: 1e-8, initial: 0.0 };
 
 impl EntryRule {
     /// The way to run an optimizer on entries, or why there is none and what to use instead.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-use super::atomic_cells::{AtomicCell, AtomicCells};
+use super::atomic_cells::{AtomicCell, AtomicCells, load_all};
 use super::entry_policy::{COUNTS, EntryPolicy};
 use super::entry_rule::EntryRule;
 use super::slabs::Slabs;
@@ -189,8 +189,7 @@ impl EntryTable {
         columns: Range<usize>,
         out: &mut [f32],
     ) {
-        let cells = &entry[columns.clone()];
-        out.iter_mut().zip(cells).for_each(|(out, cell)| *out = cell.get());
+        load_all(&entry[columns.clone()], out);
         if let Some(ftrl) = ftrl {
             for column in self.linear(key).start.max(columns.start)..self.linear(key).end {
                 if let Some(out) = out.get_mut(column - columns.start) {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::atomic_cells::AtomicCell;
+use super::atomic_cells::{AtomicCell, load_all, store_all};
 use super::entry_rule::{BESIDE_FTRL, EntryRule};
 use super::entry_table::EntryTable;
 use crate::layout::Group;
@@ -115,9 +115,7 @@ impl EntryTable {
         let cells = self.rule.cells(&self.spec);
         for (at, entry) in entries.iter().enumerate() {
             for (state, column) in columns[..cells].iter_mut().enumerate() {
-                let from = &entry[state * width..][which.clone()];
-                let to = &mut column[at * len..][..len];
-                to.iter_mut().zip(from).for_each(|(to, cell)| *to = cell.get());
+                load_all(&entry[state * width..][which.clone()], &mut column[at * len..][..len]);
             }
         }
         let all = entries.len() * len;
@@ -143,9 +141,7 @@ impl EntryTable {
         }
         for (at, entry) in entries.iter().enumerate() {
             for (state, column) in columns[..cells].iter().enumerate() {
-                let to = &entry[state * width..][which.clone()];
-                let from = &column[at * len..][..len];
-                to.iter().zip(from).for_each(|(cell, &value)| cell.set(value));
+                store_all(&entry[state * width..][which.clone()], &column[at * len..][..len]);
             }
         }
     }

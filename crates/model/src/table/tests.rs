@@ -8,7 +8,7 @@ use crate::optimizer::{
 use crate::schedule::Schedule;
 
 const FTRL: Ftrl = Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
-const ADA_GRAD: AdaGrad = AdaGrad { epsilon: 1e-8 };
+const ADA_GRAD: AdaGrad = AdaGrad { epsilon: 1e-8, initial: 0.01 };
 
 fn layout(features: usize) -> Layout {
     let mut layout = Layout::new();
