@@ -83,8 +83,8 @@ pub(crate) fn run_task(
     let is_local = stop.channel.is_some() && !is_not_restarted;
     let name = cluster.task.to_string();
     let launched = options.known_dir().filter(|_| is_local);
-    let credentials = credentials(plan, &name, launched, &token)?;
-    let depot = DepotPlace::of(plan, cluster, &credentials)?;
+    let credentials = &credentials(plan, &name, launched, &token)?;
+    let depot = DepotPlace::of(plan, cluster, credentials)?;
     let depot = depot.as_ref();
     let depot_listener = depot.map_or(Ok(None), DepotPlace::listen)?;
     let client = depot.and_then(|depot| depot.client(&activity, &stop));
@@ -101,6 +101,7 @@ pub(crate) fn run_task(
     }
     let run = join_run_dir(job, plan, cluster, options)?;
     let place = task_place(plan, cluster)?;
+    let credentials = credentials.clone();
     let place = TaskPlace { credentials, is_not_restarted, is_substitute, losses, ..place };
     let identity = job.run_identity(&terms(cluster, &place));
     let mut settings = plan.settings(identity, test_hooks::from_env());
