@@ -155,6 +155,7 @@ fn a_thousand_workers_connect_to_one_server_and_push() {
         let left = servers.leave(b"report", &mut QuietWorker).unwrap();
         assert_eq!(left, LinkOutcome::Done(()));
         if slot == 0 {
+            assert!(matches!(servers.collect_reports(&mut QuietWorker), Ok(LinkOutcome::Done(_))));
             servers.finish(&mut QuietWorker).unwrap();
         }
     };
