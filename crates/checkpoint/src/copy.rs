@@ -22,9 +22,9 @@ pub fn copy_dense<'a>(params: &'a [f32], states: impl Iterator<Item = &'a [f32]>
     }
 }
 
-/// Copies a shard of a flat table into columns. A common factor of its parameters must have been multiplied
-/// out in the table itself ([`ParamTable::fold`]), so that a resumed run has the same bits as one
-/// that was never interrupted.
+/// Copies a shard of a flat table into columns. A common factor of its parameters must have been
+/// multiplied out in the table itself ([`ParamTable::fold`]), so that a resumed run has the same
+/// bits as one that was never interrupted.
 pub(crate) fn copy_table(table: &ParamTable, shard: &Range<usize>, out: &mut [f32]) {
     let mut columns = out.chunks_exact_mut(shard.len().max(1));
     if let Some(params) = columns.next() {

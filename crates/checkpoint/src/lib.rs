@@ -45,7 +45,7 @@ pub use copy::{copy_dense, copy_server};
 pub use dir::{Checkpoint, CheckpointDir};
 pub use error::CheckpointError;
 pub use generation::GenerationStart;
-pub use layout_digest::layout_digest;
+pub use layout_digest::{layout_digest, pieces_digest};
 pub use manifest::{CheckpointInfo, Manifest, PlanOrigin};
 pub use remote::{DeliveredShard, RemoteCheckpoints, is_plain_name};
 pub use resume::{PlannedEnd, ResumeRequest, ResumedModel};

@@ -45,6 +45,7 @@
 
 mod batch;
 mod batch_builder;
+mod batch_weights;
 mod cache_dir;
 mod digits;
 mod digits_cache;
@@ -73,6 +74,7 @@ pub mod unpack;
 
 pub use batch::BatchBuffer;
 pub use batch_builder::{SkippedExamples, SlotBatches};
+pub use batch_weights::BatchWeights;
 pub use cache_dir::{UNFINISHED_PREFIX, cache_dir, unfinished};
 pub use digits::Digits;
 pub use digits_cache::cached_digits;

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use paceline_data::random::mix;
 use paceline_data::{
-    BatchBuffer, BatchPlan, Examples, Images, Loader, LoaderOptions, Patches, ReadObserver,
-    SlotBatches, SparseBuffer, SparseRows,
+    BatchBuffer, BatchPlan, BatchWeights, Examples, Images, Loader, LoaderOptions, Patches,
+    ReadObserver, SlotBatches, SparseBuffer, SparseRows,
 };
 use paceline_model::{Batch, Rows, SharedPatches};
 
-use crate::batch_weights::BatchWeights;
 use crate::error::TrainError;
 use crate::gradient::BlockSource;
 

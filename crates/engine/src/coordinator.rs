@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_observe::{BestTest, LoopProgress, Recorder, TestPacer, TestRecord};
+use paceline_observe::{BestTest, LoopProgress, Recorder, StopReason, TestPacer, TestRecord};
 
 use crate::best_model::BestKeeper;
 use crate::best_settings::BestSettings;
@@ -12,7 +12,6 @@ use crate::context::TaskContext;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::settings::{CheckpointSettings, Stop};
-use crate::stop_reason::StopReason;
 use crate::test_history::{JudgedBy, TestHistory, judged};
 use crate::test_runner::{StepScore, TestResult, TestRunner};
 use crate::test_watch::LAST_TEST;

@@ -47,7 +47,6 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod batch_reader;
-mod batch_weights;
 mod best_model;
 mod best_settings;
 mod checkpoint_spec;
@@ -93,7 +92,6 @@ mod start_model;
 mod step_pieces;
 mod step_recorder;
 mod step_stop;
-mod stop_reason;
 mod task_place;
 mod test_history;
 mod test_runner;
@@ -116,6 +114,7 @@ pub use error::TrainError;
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
 pub use paceline_observe::Divergence;
+pub use paceline_observe::StopReason;
 pub use run_report::RunReport;
 pub use server_task::{ServerTask, run_server};
 pub use session::{Session, SessionReport};
@@ -127,7 +126,6 @@ pub use settings::{
 pub use sharing::Sharing;
 pub use start_model::{FeatureMove, StartModel, StartTensor};
 pub use step_pieces::{ExchangeConditions, route_pieces, travels_in_pieces};
-pub use stop_reason::StopReason;
 pub use task_place::TaskPlace;
 pub use test_watch::TestWatch;
 pub use training_task::{Threads, TrainingTask};

@@ -17,7 +17,7 @@ use paceline_observe::trace::SideTrack;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::checkpoint::{
-    CheckpointDir, CheckpointWriter, DenseShard, PlanOrigin, ResumePoint, copy_dense,
+    CheckpointDir, CheckpointWriter, DenseShard, PlanOrigin, ResumePoint, copy_dense, pieces_digest,
 };
 use crate::context::VisitPiece;
 use crate::error::TrainError;
@@ -29,7 +29,7 @@ use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
 use crate::settings::{OnWorkerLoss, TrainSettings};
 use crate::sparse::for_each_piece;
 use crate::step_stop::StepStop;
-use crate::task_place::{TaskPlace, incarnation, pieces_digest};
+use crate::task_place::{TaskPlace, incarnation};
 
 /// Steps between comparisons of the replicas, if the interval of tests is not fixed.
 const CHECK_EVERY: u64 = 100;

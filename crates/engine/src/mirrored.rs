@@ -3,7 +3,6 @@
 use std::net::TcpListener;
 use std::thread;
 
-use paceline_exchange::shard_ranges;
 use paceline_observe::Recorder;
 
 use crate::checkpoint_spec::ShardPlace;
@@ -51,16 +50,10 @@ pub(crate) fn train_replica(
     let step_stop = Some(stop.clone());
     let start =
         MeshStart { settings, place, listener, checkpoints: dir, from, pieces, track, step_stop };
-    let layout = model.layout();
-    let sparse = if workload.is_sparse() { Some(workload.sparse_parts()?.1) } else { None };
-    let range = match sparse {
-        None => start.config(layout).shard(layout.len()),
-        Some(_) => layout.params_of(shard_ranges(layout.keys(), place.slots)[slot].clone()),
-    };
-    let checkpoints = task.checkpoint_writer(layout, shard, range)?;
-    let mesh_model =
-        sparse.as_deref().map_or(MeshModel::Dense(&*model), |sparse| MeshModel::Sparse(sparse));
-    let link = MeshLink::connect(start, mesh_model, checkpoints, &notify, &gives_up);
+    let sparse = workload.is_sparse().then(|| workload.sparse_parts()).transpose()?;
+    let whole = MeshModel::of(&*model, sparse.as_ref().map(|(_, sparse)| &**sparse));
+    let checkpoints = task.checkpoint_writer(model.layout(), shard, start.saved_range(whole))?;
+    let link = MeshLink::connect(start, whole, checkpoints, &notify, &gives_up);
     let Some(mut link) = task.unless_late(link)? else { return Ok(None) };
     task.context.waiting(None);
     if let Some(why) = task.context.separate_run().filter(|_| settings.checkpoint.is_some()) {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use paceline_model::Layout;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_observe::{TaskSummary, TestLoad, TestPacer};
+use paceline_observe::{StopReason, TaskSummary, TestLoad, TestPacer};
 
 use crate::best_model::BestKeeper;
 use crate::context::{FinalModel, NoteLevel, VisitPiece};
@@ -19,7 +19,6 @@ use crate::rewind::{joined_at, rewind};
 use crate::run_report::{RunFacts, RunReport, ending, summarise};
 use crate::settings::TrainSettings;
 use crate::step_recorder::WorkDone;
-use crate::stop_reason::StopReason;
 use crate::test_history::TestHistory;
 use crate::test_runner::{StepScore, TestRunner};
 use crate::trainer::Trainer;

@@ -1,9 +1,8 @@
 //! The result of a run.
 
-use paceline_observe::{BestTest, RunVerdict, StopTest, Summary, TaskSummary, judge};
+use paceline_observe::{BestTest, RunVerdict, StopReason, StopTest, Summary, TaskSummary, judge};
 
 use crate::settings::TrainSettings;
-use crate::stop_reason::StopReason;
 use crate::task_place::TaskPlace;
 use crate::test_runner::StepScore;
 

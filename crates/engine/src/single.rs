@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
+use paceline_data::BatchWeights;
 use paceline_observe::Recorder;
 
-use crate::batch_weights::BatchWeights;
 use crate::checkpoint_spec::ShardPlace;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;

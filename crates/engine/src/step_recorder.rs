@@ -7,7 +7,7 @@ use paceline_model::Layout;
 use paceline_net::LinkOutcome;
 use paceline_observe::{
     ComputeDelay, DivergenceCheck, PeerTraffic, Phase, PhaseClock, Recorder, RunDelay, RunPosition,
-    StepRecord, TensorKind, TensorRecord, TensorValues, TouchedKeys,
+    StepRecord, StopReason, TensorKind, TensorRecord, TensorValues, TouchedKeys,
 };
 
 use crate::coordinator::Coordinator;
@@ -15,7 +15,6 @@ use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::loop_trace::LoopTrace;
 use crate::settings::{OnDivergence, TrainSettings};
-use crate::stop_reason::StopReason;
 
 /// Records a training loop.
 pub(crate) struct StepRecorder {

@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use paceline_checkpoint::layout_digest;
-use paceline_exchange::{ClientConfig, PeerRole, StepPiece};
+use paceline_exchange::{ClientConfig, PeerRole};
 use paceline_model::Layout;
 use paceline_net::{ConnectConfig, Credentials, LossReport};
-use sha2::{Digest, Sha256};
 
 use crate::settings::TrainSettings;
 
@@ -101,17 +100,4 @@ pub(crate) fn incarnation() -> u64 {
 /// The number by which servers know this process: higher for every later one.
 pub(crate) fn process_id() -> u64 {
     incarnation() << 8 | u64::from(std::process::id() & 0xff)
-}
-
-/// Identifies a layout and how its layers travel: equal to that of the layout if none does as
-/// factors.
-pub(crate) fn pieces_digest(layout: &Layout, pieces: &[StepPiece]) -> [u8; 32] {
-    let digest = layout_digest(layout);
-    let factors = pieces.iter().filter(|piece| piece.factors.is_some());
-    factors.fold(digest, |digest, piece| {
-        let mut hash = Sha256::new();
-        hash.update(digest);
-        hash.update(format!("factors of {:?}\n", piece.range));
-        hash.finalize().into()
-    })
 }

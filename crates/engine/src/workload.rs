@@ -4,14 +4,13 @@ use std::any::Any;
 use std::sync::Arc;
 
 use paceline_data::{
-    BatchPlan, Examples, Images, LoaderOptions, OnBad, Patches, SparseRows, TrainTest,
+    BatchPlan, BatchWeights, Examples, Images, LoaderOptions, OnBad, Patches, SparseRows, TrainTest,
 };
 use paceline_model::{Layout, Model, SparseModel};
 
 use crate::batch_reader::{
     BatchReader, ImageBatches, LoadedBatches, PatchBatches, SlotWalk, SparseRowBatches,
 };
-use crate::batch_weights::BatchWeights;
 use crate::checkpoint::PlanOrigin;
 use crate::dense_worker::DenseWorker;
 use crate::error::TrainError;

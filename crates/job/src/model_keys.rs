@@ -53,10 +53,10 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
     let rank = "numbers of a feature's vector; with ffm it has one for each field";
     let hidden = "outputs of the layers of the perceptron before the last, which has one";
     let dense = "update every parameter at every step, not only those that a batch touches";
-    let min_count = "the update that gives a feature its numbers, counted among those whose batches \
-                     have the feature; before, it counts as zero";
-    let evict_after = "steps after which the numbers of features that none of their batches had are \
-                       dropped; none are by default";
+    let min_count = "the update that gives a feature its numbers, counted among those whose \
+                     batches have the feature; before, it counts as zero";
+    let evict_after = "steps after which the numbers of features that none of their batches had \
+                       are dropped; none are by default";
     vec![
         key(MODEL, models, "\"softmax\"", "model to train")
             .default_when("\"network\"", &[(LAYERS, &[])])

@@ -1,17 +1,37 @@
 //! The steps of a sparse model, whose gradients have keys of their own.
 
-use paceline_exchange::Replica;
-use paceline_model::SparseModel;
+use std::ops::Range;
+
+use paceline_exchange::{Replica, shard_ranges};
+use paceline_model::{Model, SparseModel};
 use paceline_net::{KeyedGradient, LinkError, LinkOutcome};
 use paceline_observe::{Phase, PhaseClock};
 
-use super::{MeshLink, MeshStart};
+use super::{MeshLink, MeshModel, MeshStart};
 use crate::error::TrainError;
 use crate::link::{PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::StepObserver;
 use crate::sparse::{check_room, empty_table};
 
+impl<'a> MeshModel<'a> {
+    /// The sparse model if there is one, and otherwise the dense one.
+    pub(crate) fn of(dense: &'a dyn Model, sparse: Option<&'a dyn SparseModel>) -> Self {
+        sparse.map_or(MeshModel::Dense(dense), MeshModel::Sparse)
+    }
+}
+
 impl MeshStart<'_> {
+    /// The parameters that this worker writes into checkpoints.
+    pub(crate) fn saved_range(&self, model: MeshModel<'_>) -> Range<usize> {
+        match model {
+            MeshModel::Dense(model) => self.config(model.layout()).shard(model.layout().len()),
+            MeshModel::Sparse(model) => {
+                let (layout, slot) = (model.layout(), self.place.slot.unwrap_or(0));
+                layout.params_of(shard_ranges(layout.keys(), self.place.slots)[slot].clone())
+            }
+        }
+    }
+
     /// The replica of a sparse model at the start of the run, as [`Self::replica`].
     pub(super) fn table_replica(&self, model: &dyn SparseModel) -> Result<Replica, TrainError> {
         let (settings, layout) = (self.settings, model.layout());

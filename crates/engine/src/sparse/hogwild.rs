@@ -5,12 +5,12 @@ use std::thread;
 
 use paceline_model::Layout;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
+use paceline_observe::StopReason;
 
 use super::table_link::{SharedTable, TableLink};
 use crate::coordinator::Coordinator;
 use crate::error::TrainError;
 use crate::step_recorder::{StepRecorder, WorkDone};
-use crate::stop_reason::StopReason;
 use crate::trainer::Trainer;
 
 /// Trains on several threads. The first one records and coordinates.

@@ -6,13 +6,12 @@
 //! next batch, so that batch is decoded one step ahead: a row of it with each row of the current
 //! one, while that row waits for memory.
 
-use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
+use paceline_data::{BatchPlan, BatchWeights, SparseBuffer, SparseRows};
 use paceline_model::{KeysAhead, Layout, Row, RowDescent, SparseModel, StepEvent};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
 use super::table_link::TableLink;
-use crate::batch_weights::BatchWeights;
 use crate::coordinator::Coordinator;
 use crate::error::TrainError;
 use crate::link::Link;

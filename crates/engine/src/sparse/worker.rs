@@ -6,12 +6,11 @@
 //! the next batch travel while the current one is computed.
 
 use paceline_data::random::mix;
-use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
+use paceline_data::{BatchPlan, BatchWeights, SparseBuffer, SparseRows};
 use paceline_model::{Batch, Compactor, Layout, Rows, SparseModel};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
-use crate::batch_weights::BatchWeights;
 use crate::coordinator::Coordinator;
 use crate::error::TrainError;
 use crate::gradient::{BlockSource, batch_gradient};

@@ -2,9 +2,9 @@
 //!
 //! It has four parts: the common factors of the parameters, the entries as they are stored, how
 //! often keys without an entry were named, and the mean gradient of the last step. A newcomer
-//! receives all of them into a new table, which replaces its own when it is complete. A replica that
-//! is one step behind receives the mean alone and makes the step itself. So a replica that loses its
-//! donor has lost nothing.
+//! receives all of them into a new table, which replaces its own when it is complete. A replica
+//! that is one step behind receives the mean alone and makes the step itself. So a replica that
+//! loses its donor has lost nothing.
 
 use paceline_model::{ParamTable, StoredEntries};
 

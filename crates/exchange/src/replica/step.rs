@@ -126,7 +126,8 @@ impl Replica {
         }
     }
 
-    /// If updated chunks carry means, or the model is sparse: makes the whole update, once the whole mean has arrived.
+    /// If updated chunks carry means, or the model is sparse: makes the whole update, once the
+    /// whole mean has arrived.
     pub(super) fn apply_mean(&mut self) {
         if let Some(keyed) = &self.keyed {
             keyed.apply_mean(self.global_step);

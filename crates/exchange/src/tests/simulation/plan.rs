@@ -234,7 +234,11 @@ impl SimPlan {
     }
 
     /// Which keys have an entry: all that a batch touches, or those that several do, and lately.
+    /// Where every push must leave its trace, it is all of them.
     fn policy(&self) -> EntryPolicy {
+        if self.mode != (ModeConfig::Sync { quorum: self.workers }) {
+            return EntryPolicy::default();
+        }
         EntryPolicy {
             min_count: 1 + (self.key_seed % 3) as u32,
             evict_after: self.key_seed.is_multiple_of(2).then_some(1 + self.key_seed / 6 % 4),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// Combines the weights of examples with those of classes. Without either, every batch gets an
 /// empty slice, and nothing is computed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BatchWeights {
+pub struct BatchWeights {
     /// A weight for each class; empty if there are none.
     classes: Arc<[f32]>,
     combined: Vec<f32>,
@@ -13,14 +13,14 @@ pub(crate) struct BatchWeights {
 
 impl BatchWeights {
     /// Multiplies weights of examples by these of classes, if there are any.
-    pub(crate) fn new(classes: &Arc<[f32]>) -> Self {
+    pub fn new(classes: &Arc<[f32]>) -> Self {
         Self { classes: classes.clone(), combined: Vec::new() }
     }
 
     /// The weights of examples with these labels and weights of their own, which are empty if the
     /// data has none.
     #[inline]
-    pub(crate) fn of<'a>(&'a mut self, labels: &[u32], own: &'a [f32]) -> &'a [f32] {
+    pub fn of<'a>(&'a mut self, labels: &[u32], own: &'a [f32]) -> &'a [f32] {
         if self.classes.is_empty() {
             return own;
         }
@@ -34,7 +34,7 @@ impl BatchWeights {
 
     /// The weight of one example.
     #[inline]
-    pub(crate) fn of_one(&self, label: u32, own: Option<f32>) -> f32 {
+    pub fn of_one(&self, label: u32, own: Option<f32>) -> f32 {
         let of_class = self.classes.get(label as usize).copied().unwrap_or(1.0);
         own.map_or(of_class, |own| of_class * own)
     }
