@@ -8,7 +8,7 @@ use paceline_engine::{
     OnWorkerLoss, Stop, TestMetric, WireFormat,
 };
 use paceline_observe::trace::TraceWindow;
-use paceline_observe::{BatchSize, JobBatches, ModeKind};
+use paceline_observe::{BatchSize, ModeKind};
 use paceline_record::SampleSpacing;
 
 use super::mean_gradients::{batches_of, for_mean_gradients};
