@@ -31,7 +31,13 @@ pub(crate) fn data_shape(
     display: &mut DataDisplay,
 ) -> Result<DataShape, Failure> {
     let shape = match &plan.data.kind {
-        DataKind::Rows(SparseSpec { features: Some(features), with_fields: false, .. }) => {
+        // Fields and classes are known only when rows have been read.
+        DataKind::Rows(SparseSpec {
+            features: Some(features),
+            with_fields: false,
+            labels: LabelRule::Binary,
+            ..
+        }) => {
             return Ok(DataShape::of_rows(*features, 0));
         }
         DataKind::Pictures { .. }
