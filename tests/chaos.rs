@@ -21,9 +21,9 @@ use crate::support::{RunFolder, Sandbox};
 use crate::tls::make_keys;
 use tasks::{LaunchedTasks, ManualTasks, SERVERS, TaskControl, WORKERS};
 
-/// Steps of a run whose tasks are killed and stopped, and of one whose connections are disturbed all
-/// through it.
+/// Steps of a run whose tasks are killed and stopped.
 const STEPS: u64 = 2_500;
+/// Steps of a run whose connections are disturbed all through it.
 const SHORT_STEPS: u64 = 600;
 /// Steps from one checkpoint to the next.
 const CHECKPOINT_EVERY: u64 = 100;

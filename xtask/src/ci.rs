@@ -23,7 +23,8 @@ pub(crate) fn ci() -> ChoreResult {
         built?;
         let lints = scope.spawn(|| {
             step("lints", lint)?;
-            step("documentation", document)
+            step("documentation", document)?;
+            step("examples of the documentation", test_run::check_documentation)
         });
         // Most tests wait for processes rather than work.
         let threads = 1 + 2 * thread::available_parallelism().map_or(2, usize::from);

@@ -35,6 +35,7 @@ pub(crate) fn run_quietly(command: &mut Command) -> ChoreResult {
     if let Ok(output) = &output
         && !output.status.success()
     {
+        print!("{}", String::from_utf8_lossy(&output.stdout));
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
     }
     ended(command, output.map(|output| output.status))

@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Command, ExitStatus, Stdio};
 
-use crate::process::{ChoreResult, cargo, ended, run};
+use crate::process::{ChoreResult, cargo, ended, in_background, run, run_quietly};
 
 /// With more failures than this, nothing runs again.
 const MOST_UNSTABLE: usize = 3;
@@ -46,7 +46,13 @@ pub(crate) fn build() -> ChoreResult {
     run(tests().arg("--no-run"))
 }
 
-/// Runs every test with this many at once.
+/// Runs the examples in the documentation, in the background.
+pub(crate) fn check_documentation() -> ChoreResult {
+    let mut examples = in_background("test");
+    run_quietly(examples.args(["--profile", "ci", "--workspace", "--locked", "--doc"]))
+}
+
+/// Runs every other test with this many at once.
 pub(crate) fn check(threads: usize) -> ChoreResult {
     let mut all = tests();
     all.arg("--no-fail-fast").env("RUST_TEST_THREADS", threads.to_string());
@@ -63,8 +69,12 @@ pub(crate) fn check(threads: usize) -> ChoreResult {
     Ok(())
 }
 
+/// The tests except for those in the documentation. Programs in `examples/` are not compiled: the
+/// tests that run them include them.
 fn tests() -> Command {
-    cargo(&["test", "--profile", "ci", "--workspace", "--locked"])
+    let mut tests = cargo(&["test", "--profile", "ci", "--workspace", "--locked"]);
+    tests.args(["--lib", "--bins", "--tests"]);
+    tests
 }
 
 /// Runs a command to its end; prints each line of its output and gives it to `read`.
