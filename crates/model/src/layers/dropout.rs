@@ -4,7 +4,7 @@
 //! the layer and the value's index. So nothing is kept for the backward pass, the result does not
 //! depend on threads, and a step that is computed again leaves out the same values.
 
-use super::layer_op::{ElementwiseLayer, LayerPass};
+use super::layer_op::ElementwiseLayer;
 use crate::kernels::each;
 use crate::seed::mixed;
 
@@ -12,8 +12,6 @@ use crate::seed::mixed;
 pub(crate) struct Dropout {
     /// The layer's index, so that no two layers leave out the same values.
     layer: u64,
-    /// Values of an example.
-    len: usize,
     /// A value is left out if its 32-bit random number is below this.
     below: u32,
     /// The factor of the values that stay.
@@ -22,36 +20,34 @@ pub(crate) struct Dropout {
 
 impl Dropout {
     /// Leaves out values with the probability `rate`, at least 0 and less than 1.
-    pub(crate) fn new(layer: usize, len: usize, rate: f32) -> Self {
+    pub(crate) fn new(layer: usize, rate: f32) -> Self {
         let below = (f64::from(rate) * 4_294_967_296.0) as u32;
-        Self { layer: layer as u64, len, below, scale: 1.0 / (1.0 - rate) }
+        Self { layer: layer as u64, below, scale: 1.0 / (1.0 - rate) }
     }
 
     /// Scales the values that stay and zeroes the others.
-    fn leave_out(&self, pass: &LayerPass<'_>, values: &mut [f32]) {
-        let Some(draw) = pass.draw else { return };
-        pass.pool.for_each_piece(values, self.len, |example, values| {
-            let key = mixed(mixed(draw.wrapping_add(example as u64)) ^ self.layer) as u32;
-            each(
-                #[inline(always)]
-                || {
-                    for (place, value) in values.iter_mut().enumerate() {
-                        let stays = hash32(key.wrapping_add(place as u32)) >= self.below;
-                        *value = if stays { *value * self.scale } else { 0.0 };
-                    }
-                },
-            );
-        });
+    fn leave_out(&self, draw: Option<u64>, values: &mut [f32]) {
+        let Some(draw) = draw else { return };
+        let key = mixed(mixed(draw) ^ self.layer) as u32;
+        each(
+            #[inline(always)]
+            || {
+                for (place, value) in values.iter_mut().enumerate() {
+                    let stays = hash32(key.wrapping_add(place as u32)) >= self.below;
+                    *value = if stays { *value * self.scale } else { 0.0 };
+                }
+            },
+        );
     }
 }
 
 impl ElementwiseLayer for Dropout {
-    fn forward(&self, pass: &mut LayerPass<'_>, y: &mut [f32]) {
-        self.leave_out(pass, y);
+    fn forward(&self, draw: Option<u64>, y: &mut [f32]) {
+        self.leave_out(draw, y);
     }
 
-    fn input_gradient(&self, pass: &mut LayerPass<'_>, _: &[f32], dy: &mut [f32]) {
-        self.leave_out(pass, dy);
+    fn input_gradient(&self, draw: Option<u64>, _: &[f32], dy: &mut [f32]) {
+        self.leave_out(draw, dy);
     }
 }
 
