@@ -260,6 +260,41 @@ fn a_run_that_was_killed_continues_when_it_is_started_again_and_a_finished_one_d
 }
 
 #[test]
+fn when_rank_0_of_a_mirrored_run_is_killed_the_other_ends_soon_and_the_next_start_continues() {
+    let sandbox = Sandbox::new();
+    let settings = [
+        "train.stop={steps=200}",
+        "cluster.on_worker_loss=wait",
+        "checkpoint.every_steps=20",
+        "train.evaluate.every=100",
+    ];
+    let whole = [&settings[..], &["cluster.workers=2"]].concat();
+    let whole = sandbox.train_cluster("whole", "mirrored", &whole);
+    let settings = [&settings[..], &["cluster.mode=mirrored"]].concat();
+    let [port] = free_ports();
+    let start_rank = |rank: usize, restarts: &str, slow: Option<(&str, &str)>| {
+        let mut command = process(&sandbox, "train", torchrun(rank, 2, "lost", port), &settings);
+        command.env("TORCHELASTIC_RESTART_COUNT", restarts).envs(slow);
+        start(&mut command)
+    };
+    let [first, other] =
+        [0, 1].map(|rank| start_rank(rank, "0", Some(("PACELINE_TEST_SLOW", "*:300"))));
+    let run = sandbox.run_folder("runs/digits-softmax-torchrun-lost");
+    assert!(wait_until(|| run.has_checkpoint()), "no checkpoint");
+    first.signal("KILL");
+    let killed = Instant::now();
+    drop(first.finish_task());
+    let output = other.finish_task();
+    // Nothing starts rank 0 again, so the other one does not wait for `cluster.rejoin_timeout_s`.
+    assert_eq!(output.code, Some(200), "{output:?}");
+    assert_says(&output.stderr, &["error: lost worker:0", "it did not come back within 5 s"]);
+    assert!(killed.elapsed() < Duration::from_secs(30), "{:?}", killed.elapsed());
+    let outputs = all_end_well([0, 1].map(|rank| start_rank(rank, "1", None)).into());
+    assert_says(&outputs[0].stderr, &["resuming from the checkpoint of step"]);
+    assert_eq!(sandbox.only_run().model(), whole.model());
+}
+
+#[test]
 fn a_slurm_job_of_one_task_continues_when_it_is_started_again() {
     let sandbox = Sandbox::new();
     let settings = [

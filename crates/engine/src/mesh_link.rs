@@ -4,6 +4,7 @@ use std::mem;
 use std::net::TcpListener;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use paceline_exchange::{
     ChunkMarks, LentState, Replica, ReplicaConfig, SlotMark, StepPiece, WireFormat,
@@ -33,6 +34,9 @@ use crate::task_place::{TaskPlace, incarnation};
 
 /// Steps between comparisons of the replicas, if the interval of tests is not fixed.
 const CHECK_EVERY: u64 = 100;
+/// How long workers wait for a lost worker 0 that nothing starts again: long enough for one whose
+/// connections broke.
+const COORDINATOR_LIMIT: Duration = Duration::from_secs(5);
 
 /// A worker's replica of the parameters, and its connections to all other workers.
 pub(crate) struct MeshLink<'a> {
@@ -158,6 +162,11 @@ impl<'a> MeshLink<'a> {
             start_timeout: timeouts.start,
             stall_timeout: timeouts.stall,
             rejoin_timeout: timeouts.rejoin,
+            coordinator_timeout: if start.place.is_not_restarted {
+                timeouts.rejoin.min(COORDINATOR_LIMIT)
+            } else {
+                timeouts.rejoin
+            },
             dials_all: start.place.is_substitute,
             losses: start.place.losses.clone(),
         };

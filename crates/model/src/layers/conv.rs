@@ -220,6 +220,7 @@ impl BufferedLayer for Conv {
             |example, y| {
                 let x = &x[example * self.from.len()..][..self.from.len()];
                 self.forward_image(packed, bias, x, y);
+                (pass.finish)(example, y);
             },
         );
     }
@@ -254,6 +255,7 @@ impl BufferedLayer for Conv {
             |example, dx| {
                 let dy = &from.dy[example * self.to.len()..][..self.to.len()];
                 self.input_gradient_image(packed, dy, dx);
+                (pass.finish)(example, dx);
             },
         );
     }

@@ -164,6 +164,7 @@ impl BufferedLayer for Dense {
                 for ((y, sum), bias) in y.iter_mut().zip(sums).zip(bias) {
                     *y = sum + bias;
                 }
+                (pass.finish)(example, y);
             },
         );
     }
@@ -298,6 +299,7 @@ impl BufferedLayer for Dense {
                     let columns = &out[task * piece + example * TASK_COLUMNS..];
                     dx.copy_from_slice(&columns[..dx.len()]);
                 }
+                (pass.finish)(example, dx);
             },
         );
     }

@@ -4,11 +4,11 @@
 //! the layer and the value's index. So nothing is kept for the backward pass, the result does not
 //! depend on threads, and a step that is computed again leaves out the same values.
 
-use super::layer_op::{ElementwiseLayer, LayerPass};
+use super::layer_op::ElementwiseLayer;
 use crate::kernels::each;
 use crate::seed::mixed;
 
-/// Which values of a layer are left out, for models that compute their layers themselves.
+/// Which values of a layer are left out.
 ///
 /// ```
 /// use paceline_model::DropoutMask;
@@ -60,35 +60,14 @@ impl DropoutMask {
     }
 }
 
-/// Leaves out each value with some probability.
-pub(crate) struct Dropout {
-    mask: DropoutMask,
-    /// Values of an example.
-    len: usize,
-}
-
-impl Dropout {
-    /// Leaves out values with the probability `rate`, at least 0 and less than 1.
-    pub(crate) fn new(layer: usize, len: usize, rate: f32) -> Self {
-        Self { mask: DropoutMask::new(layer, rate), len }
+impl ElementwiseLayer for DropoutMask {
+    fn forward(&self, draw: Option<u64>, y: &mut [f32]) {
+        let Some(draw) = draw else { return };
+        self.leave_out(draw, y);
     }
 
-    /// Scales the values that stay and zeroes the others.
-    fn leave_out(&self, pass: &LayerPass<'_>, values: &mut [f32]) {
-        let Some(draw) = pass.draw else { return };
-        pass.pool.for_each_piece(values, self.len, |example, values| {
-            self.mask.leave_out(draw.wrapping_add(example as u64), values);
-        });
-    }
-}
-
-impl ElementwiseLayer for Dropout {
-    fn forward(&self, pass: &mut LayerPass<'_>, y: &mut [f32]) {
-        self.leave_out(pass, y);
-    }
-
-    fn input_gradient(&self, pass: &mut LayerPass<'_>, _: &[f32], dy: &mut [f32]) {
-        self.leave_out(pass, dy);
+    fn input_gradient(&self, draw: Option<u64>, _: &[f32], dy: &mut [f32]) {
+        self.forward(draw, dy);
     }
 }
 

@@ -24,6 +24,7 @@ impl BufferedLayer for Flatten {
                 let planes = y[outside..].iter_mut().step_by(plane(self.from));
                 planes.zip(&x[inside..]).for_each(|(y, x)| *y = *x);
             });
+            (pass.finish)(example, y);
         });
     }
 
@@ -40,6 +41,7 @@ impl BufferedLayer for Flatten {
             self.from.len(),
             |example, dx| {
                 copy_in(self.from, &inputs.dy[example * values..][..values], dx);
+                (pass.finish)(example, dx);
             },
         );
     }
@@ -47,7 +49,13 @@ impl BufferedLayer for Flatten {
 
 /// Copies an example into a padded buffer; the border stays as it is.
 pub(crate) fn copy_in(place: PaddedShape, outside: &[f32], inside: &mut [f32]) {
-    let channels = place.shape.channels;
+    let (channels, width) = (place.shape.channels, place.shape.width);
+    if channels == 1 {
+        for (y, row) in outside.chunks_exact(width).enumerate() {
+            inside[place.at(y, 0)..][..width].copy_from_slice(row);
+        }
+        return;
+    }
     pixels(place, |from, to| {
         let planes = outside[from..].iter().step_by(plane(place));
         inside[to..][..channels].iter_mut().zip(planes).for_each(|(to, from)| *to = *from);
@@ -92,6 +100,7 @@ impl BufferedLayer for CopyLayer {
             |example, y| {
                 let x = &x[example * self.from.len()..];
                 self.rows(|from, to, len| y[to..][..len].copy_from_slice(&x[from..][..len]));
+                (pass.finish)(example, y);
             },
         );
     }
@@ -109,6 +118,7 @@ impl BufferedLayer for CopyLayer {
             |example, dx| {
                 let dy = &inputs.dy[example * self.to.len()..];
                 self.rows(|from, to, len| dx[from..][..len].copy_from_slice(&dy[to..][..len]));
+                (pass.finish)(example, dx);
             },
         );
     }

@@ -104,6 +104,16 @@ impl GroupedConv {
         GroupView { all: self.to, part, first: group * part.shape.channels }
     }
 
+    /// What the convolution of one group works with. A group's part is not finished by itself.
+    fn group_pass<'a>(
+        &self,
+        pool: &'a ThreadPool,
+        count: usize,
+        scratch: &'a mut [f32],
+    ) -> LayerPass<'a> {
+        LayerPass { pool, count, scratch, finish: &|_, _| {} }
+    }
+
     /// Cuts scratch memory into the buffers of a group, for `count` examples.
     fn buffers<'s>(&self, count: usize, scratch: &'s mut [f32]) -> GroupBuffers<'s> {
         let (x, rest) = scratch.split_at_mut(count * self.conv.from.len());
@@ -145,11 +155,11 @@ impl BufferedLayer for GroupedConv {
             let part = self.buffers(pass.count, pass.scratch);
             self.inputs(group).gather(pass.pool, x, part.x);
             self.gather_params(group, params, part.params);
-            let LayerPass { pool, count, draw, .. } = *pass;
-            let mut pass = LayerPass { pool, count, draw, scratch: part.scratch };
-            self.conv.forward(&mut pass, part.params, part.x, part.y);
+            let pass = &mut self.group_pass(pass.pool, pass.count, part.scratch);
+            self.conv.forward(pass, part.params, part.x, part.y);
             self.outputs(group).scatter(pass.pool, part.y, y);
         }
+        pass.pool.for_each_piece(y, self.to.len(), pass.finish);
     }
 
     fn param_gradient(
@@ -164,10 +174,9 @@ impl BufferedLayer for GroupedConv {
             let part = self.buffers(pass.count, pass.scratch);
             self.inputs(group).gather(pass.pool, x, part.x);
             self.outputs(group).gather(pass.pool, dy, part.y);
-            let LayerPass { pool, count, draw, .. } = *pass;
-            let mut pass = LayerPass { pool, count, draw, scratch: part.scratch };
+            let pass = &mut self.group_pass(pass.pool, pass.count, part.scratch);
             let overwrite = OutputMode::Overwrite;
-            self.conv.param_gradient(&mut pass, part.x, part.y, overwrite, part.params);
+            self.conv.param_gradient(pass, part.x, part.y, overwrite, part.params);
             self.scatter_gradient(group, part.params, mode, grad);
         }
     }
@@ -184,12 +193,12 @@ impl BufferedLayer for GroupedConv {
             let part = self.buffers(pass.count, pass.scratch);
             self.outputs(group).gather(pass.pool, inputs.dy, part.y);
             self.gather_params(group, params, part.params);
-            let LayerPass { pool, count, draw, .. } = *pass;
-            let mut pass = LayerPass { pool, count, draw, scratch: part.scratch };
+            let pass = &mut self.group_pass(pass.pool, pass.count, part.scratch);
             // A convolution needs neither its input nor its output for this.
             let inputs = BackwardInputs { x: &[], y: &[], dy: part.y };
-            self.conv.input_gradient(&mut pass, part.params, inputs, part.x);
+            self.conv.input_gradient(pass, part.params, inputs, part.x);
             self.inputs(group).scatter(pass.pool, part.x, dx);
         }
+        pass.pool.for_each_piece(dx, self.from.len(), pass.finish);
     }
 }

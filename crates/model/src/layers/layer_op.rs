@@ -10,11 +10,15 @@ pub(crate) struct LayerPass<'a> {
     pub(crate) pool: &'a ThreadPool,
     /// The number of examples.
     pub(crate) count: usize,
-    /// The seed of the first example's random numbers; `None` outside training.
-    pub(crate) draw: Option<u64>,
     /// Memory whose content is not kept from one call to the next.
     pub(crate) scratch: &'a mut [f32],
+    /// What follows in place. A layer calls it once for each example that it has written, with the
+    /// example's index and its numbers, while they are in the cache.
+    pub(crate) finish: FinishFn<'a>,
 }
+
+/// Work on an example that a layer has just written.
+pub(crate) type FinishFn<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 
 /// A layer that writes its output to another buffer than its input.
 pub(crate) trait BufferedLayer: Send + Sync {
@@ -23,7 +27,7 @@ pub(crate) trait BufferedLayer: Send + Sync {
         0
     }
 
-    /// Computes the output from the input. It leaves the border of `y` as it is.
+    /// Computes the output from the input, and finishes it. It leaves the border of `y` as it is.
     fn forward(&self, pass: &mut LayerPass<'_>, params: &[f32], x: &[f32], y: &mut [f32]);
 
     /// Computes the gradient by the parameters from the gradient by the output.
@@ -75,8 +79,8 @@ pub(crate) trait BufferedLayer: Send + Sync {
         unreachable!("a layer without factors")
     }
 
-    /// Computes the gradient by the input from the gradient by the output. The border of `dx` is
-    /// unspecified afterwards.
+    /// Computes the gradient by the input from the gradient by the output, and finishes it. The
+    /// border of `dx` is unspecified afterwards.
     fn input_gradient(
         &self,
         pass: &mut LayerPass<'_>,
@@ -109,11 +113,13 @@ pub(crate) struct BackwardInputs<'a> {
     pub(crate) dy: &'a [f32],
 }
 
-/// A layer that changes each value by itself, in place.
+/// A layer that changes each value of an example by itself, in place.
+///
+/// `draw` is the seed of the example's random numbers; `None` outside training.
 pub(crate) trait ElementwiseLayer: Send + Sync {
     /// Turns the input into the output.
-    fn forward(&self, pass: &mut LayerPass<'_>, y: &mut [f32]);
+    fn forward(&self, draw: Option<u64>, y: &mut [f32]);
 
     /// Turns the gradient by the output into the gradient by the input, given the output.
-    fn input_gradient(&self, pass: &mut LayerPass<'_>, y: &[f32], dy: &mut [f32]);
+    fn input_gradient(&self, draw: Option<u64>, y: &[f32], dy: &mut [f32]);
 }

@@ -29,6 +29,8 @@ pub(crate) struct Pooling {
     /// columns.
     rows: Vec<PoolWindow>,
     columns: Vec<PoolWindow>,
+    /// Whether each input pixel is in exactly one window.
+    covers_once: bool,
 }
 
 /// A window in one direction.
@@ -60,7 +62,19 @@ impl Pooling {
         };
         let rows = along(from.shape.height, to.shape.height, 0);
         let columns = along(from.shape.width, to.shape.width, 1);
-        Self { kind, from, to, rows, columns }
+        Self::new(kind, from, to, rows, columns)
+    }
+
+    fn new(
+        kind: PoolKind,
+        from: PaddedShape,
+        to: PaddedShape,
+        rows: Vec<PoolWindow>,
+        columns: Vec<PoolWindow>,
+    ) -> Self {
+        let covers_once =
+            covers_once(&rows, from.shape.height) && covers_once(&columns, from.shape.width);
+        Self { kind, from, to, rows, columns, covers_once }
     }
 
     /// Means over windows that divide the image as evenly as possible, as PyTorch's
@@ -75,7 +89,7 @@ impl Pooling {
         };
         let rows = windows(from.shape.height, to.shape.height);
         let columns = windows(from.shape.width, to.shape.width);
-        Self { kind: PoolKind::Mean, from, to, rows, columns }
+        Self::new(PoolKind::Mean, from, to, rows, columns)
     }
 
     /// Calls `work` for every window of an image with the offset of the output, the offset of the
@@ -107,23 +121,26 @@ impl Pooling {
             }
         }
         let distance = self.from.row();
-        self.windows(|to, from, [rows, columns], share| {
-            let y = &mut y[to..][..channels];
-            y.fill(if self.kind == PoolKind::Largest { f32::NEG_INFINITY } else { 0.0 });
-            for row in 0..rows {
-                let pixels = &x[from + row * distance..][..columns * channels];
-                for pixel in pixels.chunks_exact(channels) {
-                    let pairs = y.iter_mut().zip(pixel);
-                    match self.kind {
-                        // A NaN in the window becomes the output.
-                        PoolKind::Largest => pairs.for_each(|(y, &x)| {
-                            *y = if x > *y || x.is_nan() { x } else { *y };
-                        }),
-                        PoolKind::Mean => pairs.for_each(|(y, x)| *y += share * x),
+        self.windows(
+            #[inline(always)]
+            |to, from, [rows, columns], share| {
+                let y = &mut y[to..][..channels];
+                y.fill(if self.kind == PoolKind::Largest { f32::NEG_INFINITY } else { 0.0 });
+                for row in 0..rows {
+                    let pixels = &x[from + row * distance..][..columns * channels];
+                    for pixel in pixels.chunks_exact(channels) {
+                        let pairs = y.iter_mut().zip(pixel);
+                        match self.kind {
+                            // A NaN in the window becomes the output.
+                            PoolKind::Largest => pairs.for_each(|(y, &x)| {
+                                *y = if x > *y || x.is_nan() { x } else { *y };
+                            }),
+                            PoolKind::Mean => pairs.for_each(|(y, x)| *y += share * x),
+                        }
                     }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// The means of an image with few channels: a loop over so few must have a fixed length to be
@@ -155,13 +172,19 @@ impl Pooling {
         self.windows(
             #[inline(always)]
             |to, from, [rows, columns], share| {
+                let Some(dy) = dy[to..].first_chunk::<C>() else { return };
                 let mut parts = [0.0; C];
-                for (part, dy) in parts.iter_mut().zip(&dy[to..]) {
-                    *part = share * dy;
+                for c in 0..C {
+                    // A sum, so that zeros have the sign that they have when they are added.
+                    parts[c] = 0.0 + share * dy[c];
                 }
                 for row in 0..rows {
                     let pixels = dx[from + row * distance..].as_chunks_mut::<C>().0;
                     for pixel in &mut pixels[..columns] {
+                        if self.covers_once {
+                            *pixel = parts;
+                            continue;
+                        }
                         for c in 0..C {
                             pixel[c] += parts[c];
                         }
@@ -176,7 +199,9 @@ impl Pooling {
         let BackwardInputs { x, y, dy } = from;
         let channels = self.to.shape.channels;
         let distance = self.from.row();
-        dx.fill(0.0);
+        if self.kind == PoolKind::Largest || !self.covers_once {
+            dx.fill(0.0);
+        }
         if self.kind == PoolKind::Mean {
             match channels {
                 1 => return self.few_mean_gradients::<1>(dy, dx),
@@ -188,24 +213,42 @@ impl Pooling {
                 _ => {}
             }
         }
-        self.windows(|to, from, [rows, columns], share| {
-            let (y, dy) = (&y[to..][..channels], &dy[to..][..channels]);
-            left.copy_from_slice(dy);
-            for row in 0..rows {
-                let at = from + row * distance;
-                let pixels = x[at..][..columns * channels].chunks_exact(channels);
-                let changes = dx[at..][..columns * channels].chunks_exact_mut(channels);
-                for (x, dx) in pixels.zip(changes) {
-                    match self.kind {
-                        PoolKind::Largest => give_to_largest(x, y, left, dx),
-                        PoolKind::Mean => {
-                            dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += share * dy);
+        self.windows(
+            #[inline(always)]
+            |to, from, [rows, columns], share| {
+                let (y, dy) = (&y[to..][..channels], &dy[to..][..channels]);
+                left.copy_from_slice(dy);
+                for row in 0..rows {
+                    let at = from + row * distance;
+                    let pixels = x[at..][..columns * channels].chunks_exact(channels);
+                    let changes = dx[at..][..columns * channels].chunks_exact_mut(channels);
+                    for (x, dx) in pixels.zip(changes) {
+                        match self.kind {
+                            PoolKind::Largest => give_to_largest(x, y, left, dx),
+                            PoolKind::Mean if self.covers_once => {
+                                dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx = 0.0 + share * dy);
+                            }
+                            PoolKind::Mean => {
+                                dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += share * dy);
+                            }
                         }
                     }
                 }
-            }
-        });
+            },
+        );
     }
+}
+
+/// Whether windows are next to each other and cover everything.
+fn covers_once(windows: &[PoolWindow], inputs: usize) -> bool {
+    let mut end = 0;
+    for window in windows {
+        if window.inside.start != end {
+            return false;
+        }
+        end = window.inside.end;
+    }
+    end == inputs
 }
 
 /// Adds the rest of a window's gradient to a pixel in the channels where it is the largest.
@@ -237,6 +280,7 @@ impl BufferedLayer for Pooling {
                     #[inline(always)]
                     || self.forward_image(x, y),
                 );
+                (pass.finish)(example, y);
             },
         );
     }
@@ -264,6 +308,7 @@ impl BufferedLayer for Pooling {
                     #[inline(always)]
                     || self.input_gradient_image(image, left, dx),
                 );
+                (pass.finish)(example, dx);
             },
         );
     }

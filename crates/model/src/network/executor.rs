@@ -1,6 +1,6 @@
 //! A step through the planned tasks: forward, the loss, and backward.
 
-use super::plan::{LayerTask, StepPlan, TaskWork};
+use super::plan::{LayerTask, StepBuffer, StepPlan};
 use crate::batch::Batch;
 use crate::descent::Descent;
 use crate::kernels::{AlignedBuffer, OutputMode};
@@ -69,10 +69,10 @@ impl GradientSink<'_> {
         &mut self,
         pass: &mut LayerPass<'_>,
         task: &LayerTask,
-        layer: &dyn BufferedLayer,
         inputs: BackwardInputs<'_>,
         observe: ObserveFn<'_>,
     ) {
+        let layer = &*task.work;
         match self {
             GradientSink::Slice { mode, grad, .. } => {
                 let grad = &mut grad[task.params.clone()];
@@ -102,10 +102,10 @@ impl GradientSink<'_> {
         &mut self,
         pass: &mut LayerPass<'_>,
         task: &LayerTask,
-        layer: &dyn BufferedLayer,
         inputs: BackwardInputs<'_>,
         piece: &mut [f32],
     ) {
+        let layer = &*task.work;
         match self {
             GradientSink::Slice { .. } => {}
             GradientSink::Parameters(descent) => {
@@ -124,19 +124,13 @@ impl Executor {
         let gradients = |parity: usize| {
             plan.buffers.iter().enumerate().skip(1).filter(move |(index, _)| index % 2 == parity)
         };
-        let largest = |parity: usize| gradients(parity).map(|(_, buffer)| buffer.len()).max();
-        let piece = plan.tasks.iter().map(|task| match &task.work {
-            TaskWork::Buffered(layer) => layer.piece(task.params.len(), threads),
-            TaskWork::InPlace(_) => 0,
-        });
-        let scratch = plan.tasks.iter().map(|task| match &task.work {
-            TaskWork::Buffered(layer) => layer.scratch(block),
-            TaskWork::InPlace(_) => 0,
-        });
-        let buffers = plan.buffers.iter();
+        let largest = |parity: usize| gradients(parity).map(|(_, buffer)| buffer.place.len()).max();
+        let piece = plan.tasks.iter().map(|task| task.work.piece(task.params.len(), threads));
+        let scratch = plan.tasks.iter().map(|task| task.work.scratch(block));
+        let buffers = plan.buffers.iter().map(|buffer| buffer.place.len());
         Self {
             scratch: AlignedBuffer::zeros(scratch.max().unwrap_or(0)),
-            values: buffers.map(|buffer| AlignedBuffer::zeros(block * buffer.len())).collect(),
+            values: buffers.map(|len| AlignedBuffer::zeros(block * len)).collect(),
             gradients: [0, 1]
                 .map(|parity| AlignedBuffer::zeros(block * largest(parity).unwrap_or(0))),
             piece: AlignedBuffer::zeros(piece.max().unwrap_or(0)),
@@ -159,31 +153,26 @@ impl Executor {
     ) -> Option<()> {
         self.forwarded = None;
         let Self { plan: StepPlan { tasks, buffers }, values, scratch, stop, .. } = self;
-        let (count, input) = (block.len(), buffers[0]);
-        let inside = &mut values[0][..count * input.len()];
-        pool.for_each_piece(inside, input.len(), |example, inside| {
-            let len = input.shape.values();
-            copy_in(input, &block.values()[example * len..][..len], inside);
+        let (count, input) = (block.len(), &buffers[0]);
+        let inside = &mut values[0][..count * input.place.len()];
+        pool.for_each_piece(inside, input.place.len(), |example, inside| {
+            let len = input.place.shape.values();
+            copy_in(input.place, &block.values()[example * len..][..len], inside);
+            input.forward_in_place(draw, example, inside);
         });
         observe(StepEvent::Input);
-        let mut pass = LayerPass { pool, count, draw, scratch };
-        let mut buffer = 0;
-        for task in tasks {
+        input.report_forward(observe);
+        for (index, (task, output)) in tasks.iter().zip(&buffers[1..]).enumerate() {
             if draw.is_some() && stop.as_ref().is_some_and(|stop| stop()) {
                 return None;
             }
-            match &task.work {
-                TaskWork::InPlace(layer) => {
-                    layer.forward(&mut pass, &mut values[buffer][..count * buffers[buffer].len()]);
-                }
-                TaskWork::Buffered(layer) => {
-                    let (before, after) = values.split_at_mut(buffer + 1);
-                    let params = if task.params.is_empty() { &[] } else { params(task)? };
-                    layer.forward(&mut pass, params, &before[buffer], &mut after[0]);
-                    buffer += 1;
-                }
-            }
+            let (before, after) = values.split_at_mut(index + 1);
+            let params = if task.params.is_empty() { &[] } else { params(task)? };
+            let finish = &|example: usize, y: &mut [f32]| output.forward_in_place(draw, example, y);
+            let mut pass = LayerPass { pool, count, scratch, finish };
+            task.work.forward(&mut pass, params, &before[index], &mut after[0]);
             observe(StepEvent::Forward { layer: task.layer });
+            output.report_forward(observe);
         }
         Some(())
     }
@@ -191,7 +180,7 @@ impl Executor {
     /// The scores of the last forward pass, which was over `count` examples.
     fn scores(&mut self, count: usize) -> &mut [f32] {
         let last = self.plan.buffers.len() - 1;
-        &mut self.values[last][..count * self.plan.buffers[last].len()]
+        &mut self.values[last][..count * self.plan.buffers[last].place.len()]
     }
 
     /// Counts the losses and correct answers of a block.
@@ -247,7 +236,7 @@ impl Executor {
     /// Returns `share` times the loss, and prepares the backward pass.
     fn loss(&mut self, block: Batch<'_>, share: f32, observe: ObserveFn<'_>) -> f32 {
         let last = self.plan.buffers.len() - 1;
-        let (count, classes) = (block.len(), self.plan.buffers[last].len());
+        let (count, classes) = (block.len(), self.plan.buffers[last].place.len());
         let delta = &mut self.gradients[last % 2][..count * classes];
         delta.copy_from_slice(&self.values[last][..count * classes]);
         let loss = weighted_cross_entropy(delta, block.labels, block.weights, share);
@@ -269,54 +258,56 @@ impl Executor {
         let Some(ForwardPass { count, draw }) = self.forwarded.take() else {
             unreachable!("a backward pass follows a forward pass")
         };
-        let mut pass = LayerPass { pool, count, draw: Some(draw), scratch };
-        let mut buffer = buffers.len() - 1;
         // Tasks before the first one with parameters need no gradient.
         let Some(first) = tasks.iter().position(|task| !task.params.is_empty()) else {
             return true;
         };
         let must_stop = || may_stop && stop.as_ref().is_some_and(|stop| stop());
+        let last = buffers.len() - 1;
+        let len = buffers[last].place.len();
+        if !buffers[last].in_place.is_empty() {
+            pool.for_each_piece(&mut gradients[last % 2][..count * len], len, |example, dy| {
+                buffers[last].backward_in_place(draw, example, &values[last], dy);
+            });
+            buffers[last].report_backward(observe);
+        }
         for (index, task) in tasks.iter().enumerate().skip(first).rev() {
             if must_stop() {
                 return false;
             }
             let [even, odd] = &mut *gradients;
-            let (dy, dx) = if buffer % 2 == 0 { (even, odd) } else { (odd, even) };
-            match &task.work {
-                TaskWork::InPlace(layer) => {
-                    let len = count * buffers[buffer].len();
-                    layer.input_gradient(&mut pass, &values[buffer][..len], &mut dy[..len]);
+            let (dy, dx) = if index % 2 == 0 { (odd, even) } else { (even, odd) };
+            let inputs = BackwardInputs { x: &values[index], y: &values[index + 1], dy };
+            let finish = &|example: usize, dx: &mut [f32]| {
+                buffers[index].backward_in_place(draw, example, &values[index], dx);
+            };
+            let mut pass = LayerPass { pool, count, scratch, finish };
+            let has_params = !task.params.is_empty();
+            if has_params {
+                sink.take_gradient(&mut pass, task, inputs, observe);
+            }
+            if index > first {
+                // Of a large layer each of the two takes long.
+                if has_params && must_stop() {
+                    return false;
                 }
-                TaskWork::Buffered(layer) => {
-                    let inputs = BackwardInputs { x: &values[buffer - 1], y: &values[buffer], dy };
-                    let has_params = !task.params.is_empty();
-                    if has_params {
-                        sink.take_gradient(&mut pass, task, &**layer, inputs, observe);
-                    }
-                    if index > first {
-                        // Of a large layer each of the two takes long.
-                        if has_params && must_stop() {
-                            return false;
-                        }
-                        layer.input_gradient(&mut pass, sink.params(task), inputs, dx);
-                    }
-                    if has_params {
-                        sink.take_params(&mut pass, task, &**layer, inputs, &mut self.piece);
-                    }
-                    buffer -= 1;
-                }
+                task.work.input_gradient(&mut pass, sink.params(task), inputs, dx);
+            }
+            if has_params {
+                sink.take_params(&mut pass, task, inputs, &mut self.piece);
             }
             observe(StepEvent::Backward { layer: task.layer });
+            if index > first {
+                buffers[index].report_backward(observe);
+            }
         }
         true
     }
 
     /// The tasks that have parameters, in the order of their pieces.
     fn pieces(&self) -> impl Iterator<Item = (&LayerTask, &dyn BufferedLayer)> {
-        self.plan.tasks.iter().filter_map(|task| match &task.work {
-            TaskWork::Buffered(layer) if !task.params.is_empty() => Some((task, &**layer)),
-            _ => None,
-        })
+        let tasks = self.plan.tasks.iter().filter(|task| !task.params.is_empty());
+        tasks.map(|task| (task, &*task.work))
     }
 
     /// The pieces, given the name of each layer.
@@ -348,6 +339,30 @@ impl Executor {
             optimizer.apply_with(pool, step, start + from, params, mean);
         });
         self.factor_scratch = scratch;
+    }
+}
+
+impl StepBuffer {
+    /// Runs the layers that work in place on an example. `draw` is the seed of the first example.
+    fn forward_in_place(&self, draw: Option<u64>, example: usize, y: &mut [f32]) {
+        let draw = draw.map(|draw| draw.wrapping_add(example as u64));
+        self.in_place.iter().for_each(|layer| layer.work.forward(draw, y));
+    }
+
+    /// Their gradients by the input, last layer first, given the values of the whole buffer.
+    fn backward_in_place(&self, draw: u64, example: usize, values: &[f32], dy: &mut [f32]) {
+        let draw = Some(draw.wrapping_add(example as u64));
+        let y = &values[example * self.place.len()..][..self.place.len()];
+        self.in_place.iter().rev().for_each(|layer| layer.work.input_gradient(draw, y, dy));
+    }
+
+    fn report_forward(&self, observe: ObserveFn<'_>) {
+        self.in_place.iter().for_each(|done| observe(StepEvent::Forward { layer: done.layer }));
+    }
+
+    fn report_backward(&self, observe: ObserveFn<'_>) {
+        let layers = self.in_place.iter().rev();
+        layers.for_each(|done| observe(StepEvent::Backward { layer: done.layer }));
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::layers::activation::Activation;
 use crate::layers::conv::Conv;
 use crate::layers::dense::Dense;
-use crate::layers::dropout::Dropout;
+use crate::layers::dropout::DropoutMask;
 use crate::layers::flatten::{CopyLayer, Flatten};
 use crate::layers::grouped_conv::GroupedConv;
 use crate::layers::layer_op::{BufferedLayer, ElementwiseLayer};
@@ -14,7 +14,7 @@ use crate::layers::winograd::winograd;
 use crate::layers::{Layer, LayerKind, PaddedShape, Shape, Windows};
 use crate::layout::Layout;
 
-/// One task of a step.
+/// One task of a step: computes a buffer from the one before it.
 pub(super) struct LayerTask {
     /// The index of the layer that the task belongs to.
     pub(super) layer: usize,
@@ -22,15 +22,21 @@ pub(super) struct LayerTask {
     pub(super) params: Range<usize>,
     /// The index of the layer among those with parameters, if it is one.
     pub(super) piece: usize,
-    pub(super) work: TaskWork,
+    pub(super) work: Box<dyn BufferedLayer>,
 }
 
-/// What a task does.
-pub(super) enum TaskWork {
-    /// Computes the next buffer from the current one.
-    Buffered(Box<dyn BufferedLayer>),
-    /// Changes the current buffer.
-    InPlace(Box<dyn ElementwiseLayer>),
+/// A buffer that a task writes, or the input.
+pub(super) struct StepBuffer {
+    pub(super) place: PaddedShape,
+    /// The layers that work on the buffer in place, in their order.
+    pub(super) in_place: Vec<InPlaceLayer>,
+}
+
+/// A layer that works in place.
+pub(super) struct InPlaceLayer {
+    /// Its index.
+    pub(super) layer: usize,
+    pub(super) work: Box<dyn ElementwiseLayer>,
 }
 
 /// A task whose buffers are not planned yet.
@@ -45,30 +51,35 @@ struct PlanStep {
 /// The tasks of a step and the buffers that they use.
 pub(super) struct StepPlan {
     pub(super) tasks: Vec<LayerTask>,
-    /// The input, and the output of every task that does not work in place.
-    pub(super) buffers: Vec<PaddedShape>,
+    /// The input, and the output of every task.
+    pub(super) buffers: Vec<StepBuffer>,
 }
 
 /// Plans the tasks of a step.
 pub(super) fn plan(layers: &[Layer], shapes: &[Shape], layout: &Layout) -> StepPlan {
     let steps = steps(layers, shapes);
-    let buffers = buffers(layers, shapes, &steps);
-    let (mut tasks, mut buffer, mut piece) = (Vec::new(), 0, 0);
+    let places = places(layers, shapes, &steps);
+    let mut buffers = vec![StepBuffer { place: places[0], in_place: Vec::new() }];
+    let (mut tasks, mut piece) = (Vec::new(), 0);
     for &PlanStep { layer, is_copy } in &steps {
         let Layer { name, kind } = &layers[layer];
         let weights = format!("{name}.weight");
         let found = layout.tensors().windows(2).find(|pair| pair[0].name == weights);
         let params =
             found.filter(|_| !is_copy).map_or(0..0, |pair| pair[0].range.start..pair[1].range.end);
-        let from = buffers[buffer];
-        let work = if is_copy {
-            TaskWork::Buffered(Box::new(CopyLayer { from, to: buffers[buffer + 1] }))
-        } else if let Some(layer) = elementwise_layer(layer, *kind, from) {
-            TaskWork::InPlace(layer)
+        let elementwise = if is_copy { None } else { elementwise_layer(layer, *kind) };
+        if let Some(work) = elementwise {
+            let current = buffers.len() - 1;
+            buffers[current].in_place.push(InPlaceLayer { layer, work });
+            continue;
+        }
+        let (from, to) = (places[buffers.len() - 1], places[buffers.len()]);
+        let work: Box<dyn BufferedLayer> = if is_copy {
+            Box::new(CopyLayer { from, to })
         } else {
-            TaskWork::Buffered(buffered_layer(*kind, from, buffers[buffer + 1]))
+            buffered_layer(*kind, from, to)
         };
-        buffer += usize::from(matches!(work, TaskWork::Buffered(_)));
+        buffers.push(StepBuffer { place: to, in_place: Vec::new() });
         let next_piece = piece + usize::from(!params.is_empty());
         tasks.push(LayerTask { layer, params, piece, work });
         piece = next_piece;
@@ -104,35 +115,31 @@ fn steps(layers: &[Layer], shapes: &[Shape]) -> Vec<PlanStep> {
     steps
 }
 
-/// The buffers: the input, and one for the output of every task that does not work in place.
-fn buffers(layers: &[Layer], shapes: &[Shape], steps: &[PlanStep]) -> Vec<PaddedShape> {
-    let mut buffers = vec![PaddedShape { shape: shapes[0], border: [0; 2] }];
+/// The places of the buffers: the input, and the output of every task.
+fn places(layers: &[Layer], shapes: &[Shape], steps: &[PlanStep]) -> Vec<PaddedShape> {
+    let mut places = vec![PaddedShape { shape: shapes[0], border: [0; 2] }];
     for &PlanStep { layer, is_copy } in steps {
-        let (kind, last) = (layers[layer].kind, buffers.len() - 1);
+        let (kind, last) = (layers[layer].kind, places.len() - 1);
         if is_copy {
-            buffers.push(PaddedShape { shape: shapes[layer], border: [0; 2] });
+            places.push(PaddedShape { shape: shapes[layer], border: [0; 2] });
             continue;
         }
         if kind.is_elementwise() {
             continue;
         }
         if let LayerKind::Conv { padding, .. } = kind {
-            buffers[last].border = padding;
+            places[last].border = padding;
         }
-        buffers.push(PaddedShape { shape: shapes[layer + 1], border: [0; 2] });
+        places.push(PaddedShape { shape: shapes[layer + 1], border: [0; 2] });
     }
-    buffers
+    places
 }
 
-fn elementwise_layer(
-    index: usize,
-    kind: LayerKind,
-    buffer: PaddedShape,
-) -> Option<Box<dyn ElementwiseLayer>> {
+fn elementwise_layer(index: usize, kind: LayerKind) -> Option<Box<dyn ElementwiseLayer>> {
     match kind {
         LayerKind::Relu => Some(Box::new(Activation::Relu)),
         LayerKind::Tanh => Some(Box::new(Activation::Tanh)),
-        LayerKind::Dropout { rate } => Some(Box::new(Dropout::new(index, buffer.len(), rate))),
+        LayerKind::Dropout { rate } => Some(Box::new(DropoutMask::new(index, rate))),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use paceline_exchange::{StepMemory, WholeGradient};
 
-use super::config::LossReport;
+use super::config::{LossReport, MeshConfig};
 use super::fault::MeshFault;
 use super::gather::{GatherReason, initial_state};
 use super::state::{Absence, Mesh};
@@ -86,12 +86,18 @@ impl Mesh {
             let has_ended = self.peers[slot].connection.as_ref().is_none_or(|c| c.has_ended);
             self.close(slot);
             let is_lost = slot == lost || has_ended;
-            let limit = if is_lost { self.config.rejoin_timeout } else { self.busy_limit() };
+            let limit = if is_lost { self.rejoin_limit(slot) } else { self.busy_limit() };
             let peer = &mut self.peers[slot];
             peer.state = initial_state(slot, self.replica.slot());
             peer.next_attempt = now;
             peer.absence = Absence { since: now, limit, is_lost };
         }
+    }
+
+    /// The time that a lost worker has to come back.
+    fn rejoin_limit(&self, slot: usize) -> Duration {
+        let MeshConfig { rejoin_timeout, coordinator_timeout, .. } = self.config;
+        if slot == 0 { coordinator_timeout } else { rejoin_timeout }
     }
 
     /// The time that a worker has that may be busy with a step.
@@ -175,7 +181,7 @@ impl Mesh {
     fn lose(&mut self, slot: usize) {
         self.close(slot);
         self.replica.connection_lost(slot);
-        let limit = self.config.rejoin_timeout;
+        let limit = self.rejoin_limit(slot);
         self.peers[slot].absence = Absence { since: Instant::now(), limit, is_lost: true };
     }
 

@@ -126,7 +126,7 @@ impl DirectedConv {
         let kernels = &*kernels;
         let froms = from[..count * self.from.len()].chunks(together * self.from.len());
         let tos = to[..count * self.to.len()].chunks_mut(together * self.to.len());
-        for (from, to) in froms.zip(tos) {
+        for (nth, (from, to)) in froms.zip(tos).enumerate() {
             let images = to.len() / self.to.len();
             let tiles = &mut tiles[..images * self.tiles()];
             self.transform_images(pool, from, tiles);
@@ -146,6 +146,7 @@ impl DirectedConv {
                     bias: params.bias,
                     image,
                 });
+                (pass.finish)(nth * together + example, image);
             });
         }
     }

@@ -73,8 +73,8 @@ impl Case {
             let pass = &mut LayerPass {
                 pool: &pool,
                 count: self.count,
-                draw: None,
                 scratch: &mut scratch,
+                finish: &|_, _| {},
             };
             layer.forward(pass, &self.params, &self.x, &mut y);
             let inputs = BackwardInputs { x: &self.x, y: &y, dy: &self.dy };
