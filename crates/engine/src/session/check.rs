@@ -42,6 +42,7 @@ impl Session {
             return wrong(why);
         }
         self.workload.check_inputs()?;
+        self.workload.check_labels()?;
         self.check_threads()?;
         self.check_checkpoints()
     }
