@@ -50,7 +50,7 @@ fn class_rows(classes: &[ClassFigures]) -> Vec<Vec<String>> {
     rows
 }
 
-/// The confusion matrix. Where it does not fit otherwise, a line above it says what the columns are.
+/// The confusion matrix. Where it is too wide otherwise, a line above it says what columns are.
 fn confusion_table(figures: &Evaluation, width: Option<usize>) -> String {
     let rows = confusion_rows(figures, "as ");
     let is_wide = |text: &str| text.lines().any(|line| Some(line.chars().count()) > width);
@@ -61,7 +61,7 @@ fn confusion_table(figures: &Evaluation, width: Option<usize>) -> String {
     if is_wide(&narrow) {
         return fitted(&rows, &[], width);
     }
-    format!("{}\n{narrow}", wrap_output("columns: what the model answers", ""))
+    format!("columns: what the model answers\n{narrow}")
 }
 
 fn confusion_rows(figures: &Evaluation, before_class: &str) -> Vec<Vec<String>> {
