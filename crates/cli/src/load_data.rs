@@ -374,7 +374,8 @@ fn check_class_weights(job: &RawJob, plan: &Plan, classes: usize) -> Result<(), 
         return Ok(());
     }
     let why = format!(
-        "has {}, but the data has {classes} classes; write one for each, in the order of the labels",
+        "has {}, but the data has {classes} classes; write one for each, in the order of the \
+         labels",
         counted(given as u64, "number")
     );
     Err(job.problem("train.class_weights", why).into())

@@ -140,20 +140,12 @@ fn values_of_the_wrong_kind_are_refused() {
     );
     check("seed = \"1\"", &["job:1: seed must be a whole number from 0 up, not the text \"1\""]);
     check("seed = 1.5", &["job:1: seed must be a whole number from 0 up, not 1.5"]);
-    check(
-        "train.batch = 1e3",
-        &[
-            "job:1: train.batch must be a whole number from 1 up, not 1000.0; write 1000, without a \
-           point or an exponent",
-        ],
-    );
-    check(
-        "data = { kind = \"clicks\", features = 30000000000 }",
-        &[
-            "job:1: data.features must be a whole number from 1 up, not 30000000000; the greatest is \
-           4294967295",
-        ],
-    );
+    let says = "not 1000.0; write 1000, without a point or an exponent";
+    let batch = format!("job:1: train.batch must be a whole number from 1 up, {says}");
+    check("train.batch = 1e3", &[&batch]);
+    let says = "not 30000000000; the greatest is 4294967295";
+    let features = format!("job:1: data.features must be a whole number from 1 up, {says}");
+    check("data = { kind = \"clicks\", features = 30000000000 }", &[&features]);
     check("seed = 2026-01-01", &["job:1: seed takes one value, not a datetime"]);
     check("data.shuffle = 1", &["job:1: data.shuffle must be true or false, not 1"]);
     check(
