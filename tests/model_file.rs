@@ -92,8 +92,8 @@ fn a_model_that_does_not_fit_the_job_is_refused_with_the_tensor_named() {
 fn a_damaged_model_file_is_refused_with_its_name() {
     let good = file(&[("weight", &[10, 784], Dtype::F32), ("bias", &[10], Dtype::F32)]);
     let unsound = &["not a sound safetensors file"];
-    check(&[], unsound);
-    check(&good[..7], unsound);
+    check(&[], &["not a sound safetensors file: it is empty"]);
+    check(&good[..7], &["not a sound safetensors file: it ends within its header"]);
     check(&good[..good.len() - 1], unsound);
     check(&[&good[..], &[0]].concat(), unsound);
     check(&[0xff; 100], unsound);

@@ -290,6 +290,8 @@ fn what_cannot_be_resumed_is_refused_with_the_reason() {
     sandbox.train("bare", &["train.stop.steps=10"]);
     assert_says(&sandbox.fails(2, &["train", "--resume", "bare"]), &["no complete checkpoint"]);
     assert_says(&sandbox.fails(2, &["train", "--resume", "nowhere"]), &["nowhere"]);
+    let says = "error: .: this is not the directory of a run: it has no job.toml";
+    assert_says(&sandbox.fails(2, &["train", "--resume", "."]), &[says]);
     assert_says(&sandbox.fails(2, &["checkpoint", "list", "bare"]), &["no checkpoints"]);
 
     sandbox.train("run", &["train.stop.steps=10", "checkpoint.every_steps=5"]);

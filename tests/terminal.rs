@@ -31,6 +31,10 @@ fn lines_on_screen(shown: &str) -> Vec<String> {
 fn check_width(sandbox: &Sandbox, columns: usize, args: &[&str]) -> String {
     let output = in_terminal(sandbox, columns, args);
     let lines = lines_on_screen(&output.stdout);
+    let drawn = output.stdout.split(['\r', '\n', '\x1b']).map(str::trim);
+    let is_empty_bar = |text: &str| text.contains('░') && !text.contains(char::is_alphanumeric);
+    let empty = drawn.map(|text| text.trim_start_matches("[2K")).find(|text| is_empty_bar(text));
+    assert_eq!(empty, None, "a bar without a text: {args:?}");
     for line in &lines {
         let is_wide = line.chars().count() > columns && line.trim().contains(' ');
         assert!(!is_wide, "{columns} columns: {args:?}: {line:?} in\n{}", lines.join("\n"));
@@ -73,6 +77,8 @@ fn results_fit_the_terminal() {
     let traced = ["--set", "train.stop={steps=40}", "--set", "checkpoint.every_steps=20"];
     let traced = traced.into_iter().chain(["--set", "observe.trace={from=10, steps=10}"]);
     let settings: Vec<_> = few.chain(traced).collect();
+    let clicks = "data={kind=\"clicks\", train_examples=300, test_examples=100, features=1000}";
+    sandbox.ok(&["train", "--quiet", "--run-dir", "clicks", "--set", clicks]);
     for columns in [60, 80, 100, 200] {
         let run = format!("run-{columns}");
         let train = [&["train", "--run-dir", &run], &settings[..]].concat();
@@ -80,6 +86,7 @@ fn results_fit_the_terminal() {
         assert_says(&shown, &["stopped by   steps", "worker:1", "ps:0"]);
         let shown = check_width(&sandbox, columns, &["evaluate", &run]);
         assert!(shown.contains("accuracy") && !shown.contains("\n %"), "{shown}");
+        check_width(&sandbox, columns, &["evaluate", "clicks"]);
         check_width(&sandbox, columns, &["checkpoint", "list", &run]);
         check_width(&sandbox, columns, &["checkpoint", "verify", &run]);
         check_width(&sandbox, columns, &["trace", "summary", &run]);

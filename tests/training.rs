@@ -174,7 +174,11 @@ fn probabilities_after_sampling_negatives_are_those_of_all_rows() {
 #[test]
 fn class_weights_that_do_not_fit_are_refused() {
     let sandbox = Sandbox::new();
-    let weights = ["train.class_weights=[1, 2]", "cluster.mode=single"];
-    let text = sandbox.fails(2, &args(&["train"], &[&EARLY[..2], &weights].concat()));
-    assert_says(&text, &["has 2 numbers, but the data has 10 classes"]);
+    for mode in ["cluster.mode=single", "cluster.mode=sync"] {
+        let weights = ["train.class_weights=[1]", mode];
+        let text = sandbox.fails(2, &args(&["train"], &[&EARLY[..2], &weights].concat()));
+        let says = "train.class_weights has 1 number, but the data has 10 classes";
+        assert_says(&text, &["error: --set train.class_weights=[1]: ", says]);
+        assert!(!text.contains("into runs/"), "nothing has started: {text}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use paceline_score::{CalibrationBin, ClassFigures, Evaluation, TwoClassFigures};
 
-use paceline_terminal::{fitted, grouped, output_width};
+use paceline_terminal::{aligned, fitted, grouped, output_width, wrap_output};
 
 /// Matrices of more classes are not shown.
 const MOST_CLASSES: usize = 20;
@@ -18,7 +18,7 @@ pub(crate) fn evaluation_tables(figures: &Evaluation) -> String {
         text.push_str(&format!("\n{}", fitted(&class_rows(&figures.per_class), &[], width)));
     }
     if figures.classes.len() <= MOST_CLASSES {
-        text.push_str(&format!("\n{}", fitted(&confusion_rows(figures), &[], width)));
+        text.push_str(&format!("\n{}", confusion_table(figures, width)));
     } else {
         text.push_str("\n(--json shows the confusion matrix of that many classes)\n");
     }
@@ -30,13 +30,14 @@ pub(crate) fn evaluation_tables(figures: &Evaluation) -> String {
 fn threshold_line(figures: &TwoClassFigures, positive: &str) -> String {
     let share =
         |share: Option<f64>| share.map_or("undefined".into(), |share| format!("{share:.4}"));
-    format!(
-        "class {positive} above {}: precision {}, recall {}, accuracy {:.2} %\n",
+    let line = format!(
+        "class {positive} above {}: precision {}, recall {}, accuracy {:.2} %",
         figures.threshold,
         share(figures.precision),
         share(figures.recall),
         100.0 * figures.accuracy_at_threshold
-    )
+    );
+    wrap_output(&line, "  ") + "\n"
 }
 
 fn class_rows(classes: &[ClassFigures]) -> Vec<Vec<String>> {
@@ -49,9 +50,23 @@ fn class_rows(classes: &[ClassFigures]) -> Vec<Vec<String>> {
     rows
 }
 
-fn confusion_rows(figures: &Evaluation) -> Vec<Vec<String>> {
+/// The confusion matrix. Where it is too wide otherwise, a line above it says what columns are.
+fn confusion_table(figures: &Evaluation, width: Option<usize>) -> String {
+    let rows = confusion_rows(figures, "as ");
+    let is_wide = |text: &str| text.lines().any(|line| Some(line.chars().count()) > width);
+    if width.is_none() || !is_wide(&aligned(&rows)) {
+        return aligned(&rows);
+    }
+    let narrow = aligned(&confusion_rows(figures, ""));
+    if is_wide(&narrow) {
+        return fitted(&rows, &[], width);
+    }
+    format!("columns: what the model answers\n{narrow}")
+}
+
+fn confusion_rows(figures: &Evaluation, before_class: &str) -> Vec<Vec<String>> {
     let mut titles = vec!["actual".to_owned()];
-    titles.extend(figures.classes.iter().map(|class| format!("as {class}")));
+    titles.extend(figures.classes.iter().map(|class| format!("{before_class}{class}")));
     let mut rows = vec![titles];
     for (class, counts) in figures.classes.iter().zip(&figures.confusion) {
         let counts = counts.iter().map(|&count| grouped(count));

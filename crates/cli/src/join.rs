@@ -291,7 +291,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
         Arc::new(EnrollingContext {
             interrupt: interrupt.clone(),
             activity: activity.clone(),
-            progress: Mutex::new(Progress::of_waits(false)),
+            progress: Mutex::new(Progress::new(false)),
         }),
     );
     let named_place = std::cell::OnceCell::new();

@@ -94,6 +94,7 @@ pub(crate) fn load_data(
         check_network(job, plan, shape_of(&data))?;
     }
     check_batch(job, plan, data.train_len())?;
+    check_class_weights(job, plan, shape_of(&data).classes)?;
     Ok(data)
 }
 
@@ -348,7 +349,10 @@ pub(crate) fn check_data(
     match plan.data.kind {
         // Generated pictures need no check.
         DataKind::FakeImages { train_examples, .. } => {
-            known_shape(plan).map_or(Ok(()), |shape| check_network(job, plan, shape))?;
+            if let Some(shape) = known_shape(plan) {
+                check_network(job, plan, shape)?;
+                check_class_weights(job, plan, shape.classes)?;
+            }
             check_batch(job, plan, train_examples).map(|()| train_examples)
         }
         _ => {
@@ -376,4 +380,18 @@ fn check_batch(job: &RawJob, plan: &Plan, examples: usize) -> Result<(), Failure
         }
         _ => problem.into(),
     })
+}
+
+/// Refuses weights that are not one for each class.
+fn check_class_weights(job: &RawJob, plan: &Plan, classes: usize) -> Result<(), Failure> {
+    let given = plan.class_weights.len();
+    if given == 0 || given == classes {
+        return Ok(());
+    }
+    let why = format!(
+        "has {}, but the data has {classes} classes; write one for each, in the order of the \
+         labels",
+        counted(given as u64, "number")
+    );
+    Err(job.problem("train.class_weights", why).into())
 }

@@ -89,7 +89,7 @@ impl<'a> PlacedProcess<'a> {
         let hooks = WaitingProcess {
             stop: stop.clone(),
             activity: activity.clone(),
-            progress: Mutex::new(Progress::of_waits(self.options.quiet)),
+            progress: Mutex::new(Progress::new(self.options.quiet)),
         };
         let Some(mut meeting) = settings.meet(&hooks)? else { return Ok(None) };
         drop(hooks);

@@ -100,6 +100,10 @@ pub(crate) fn clock_time(seconds: f64) -> String {
     }
 }
 
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
 enum ProgressForm {
     Quiet,
     Lines,
@@ -109,6 +113,8 @@ enum ProgressForm {
 /// Shows the progress of training.
 pub struct Progress {
     form: ProgressForm,
+    /// Whether a step was shown.
+    has_step: bool,
     /// When something is next shown on standard error.
     next: Instant,
     log: Option<Arc<TaskLog>>,
@@ -151,25 +157,15 @@ impl Progress {
             ProgressForm::Quiet
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(1_000), ProgressDrawTarget::stderr());
-            // The bar takes the space that the text leaves, so that both fit in 80 columns.
-            let style = ProgressStyle::with_template("{wide_bar} {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            // The bar itself comes with the first step.
+            bar.set_style(style("{msg}"));
             ProgressForm::Bar(bar)
         } else {
             ProgressForm::Lines
         };
         let now = Instant::now();
-        Self { form, next: now, log: None, next_logged: now, wait: None, work: None }
-    }
-
-    /// Shows what a task waits for and nothing else, for a task that does not lead the run.
-    pub fn of_waits(quiet: bool) -> Self {
-        let progress = Self::new(quiet);
-        if let ProgressForm::Bar(bar) = &progress.form {
-            let style = ProgressStyle::with_template("{msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        }
-        progress
+        let has_step = false;
+        Self { form, has_step, next: now, log: None, next_logged: now, wait: None, work: None }
     }
 
     /// The bar, if there is one.
@@ -209,6 +205,10 @@ impl Progress {
                 self.next = Instant::now() + LINE_EVERY;
             }
             ProgressForm::Bar(bar) => {
+                if !std::mem::replace(&mut self.has_step, true) {
+                    // The bar takes the space that the text leaves, so that both fit in a line.
+                    bar.set_style(style("{wide_bar} {msg}"));
+                }
                 bar.set_position((1_000.0 * report.done.unwrap_or_default()) as u64);
                 let width = message_width().unwrap_or(80);
                 bar.set_message(short_progress_line(report, width));

@@ -125,7 +125,7 @@ impl ProgramContext {
     /// The context of a task that was started by hand and does not lead the run: it shows what it
     /// waits for.
     pub(crate) fn showing_waits(mut self, quiet: bool) -> Self {
-        self.set_progress(Progress::of_waits(quiet));
+        self.set_progress(Progress::new(quiet));
         self
     }
 

@@ -1,6 +1,6 @@
-//! Checks that a model can be trained on its data: the sizes, and the weights.
+//! Checks that a model can be trained on its data: the sizes, the classes, and the weights.
 
-use paceline_data::{Images, SparseRows, TrainTest};
+use paceline_data::{Examples, Images, SparseRows, TrainTest};
 
 use crate::error::TrainError;
 use crate::workload::{TrainingData, Workload};
@@ -24,6 +24,28 @@ impl Workload {
         )))
     }
 
+    /// Refuses data with more classes than the model tells apart, and labels beyond the data's own
+    /// classes where they are known without reading examples.
+    pub(crate) fn check_labels(&self) -> Result<(), TrainError> {
+        let classes = match &self.data {
+            TrainingData::Images(set) => sizes(set, Images::classes),
+            TrainingData::Examples(set) => {
+                let sets = [Some(&set.train), Some(&set.test), set.validation.as_ref()];
+                sets.into_iter().flatten().try_for_each(|set| check_known_labels(&**set))?;
+                sizes(set, |examples| examples.classes())
+            }
+            TrainingData::Rows(_) => [Some(ROW_CLASSES), None, None],
+        };
+        let Some(known) = self.small_model()?.known_classes() else { return Ok(()) };
+        let Some(has) = classes.into_iter().flatten().max().filter(|&has| has > known) else {
+            return Ok(());
+        };
+        let classes = if known == 1 { "class" } else { "classes" };
+        Err(TrainError::Settings(format!(
+            "the model tells {known} {classes} apart, but the data has {has}"
+        )))
+    }
+
     /// Refuses weights that do not fit the classes, or that the model would not use.
     pub(crate) fn check_weights(&self, class_weights: &[f32]) -> Result<(), TrainError> {
         let (classes, has_weights) = match &self.data {
@@ -34,8 +56,9 @@ impl Workload {
         let wrong = |text: String| Err(TrainError::Settings(text));
         if !class_weights.is_empty() && class_weights.len() != classes {
             let given = class_weights.len();
+            let numbers = if given == 1 { "number" } else { "numbers" };
             return wrong(format!(
-                "class_weights has {given} numbers, but the data has {classes} classes; \
+                "class_weights has {given} {numbers}, but the data has {classes} classes; \
                  write one for each, in the order of the labels"
             ));
         }
@@ -50,7 +73,20 @@ impl Workload {
     }
 }
 
-/// The number of values of an example, of each set.
-fn sizes<T>(set: &TrainTest<T>, inputs: impl Fn(&T) -> usize) -> [Option<usize>; 3] {
-    [Some(inputs(&set.train)), Some(inputs(&set.test)), set.validation.as_ref().map(inputs)]
+/// Refuses a label that is not below the number of classes, if it is known without reading its
+/// example.
+fn check_known_labels(examples: &dyn Examples) -> Result<(), TrainError> {
+    let classes = examples.classes();
+    let labels = (0..examples.len() as u32).map_while(|example| examples.class_of(example));
+    match labels.enumerate().find(|(_, label)| *label as usize >= classes) {
+        None => Ok(()),
+        Some((example, label)) => Err(TrainError::Settings(format!(
+            "the label of example {example} is {label}, but there are only {classes} classes"
+        ))),
+    }
+}
+
+/// A number of each set.
+fn sizes<T>(set: &TrainTest<T>, size: impl Fn(&T) -> usize) -> [Option<usize>; 3] {
+    [Some(size(&set.train)), Some(size(&set.test)), set.validation.as_ref().map(size)]
 }

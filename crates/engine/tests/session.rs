@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use paceline_data::{Digits, Images, SparseRows, TrainTest};
+use paceline_data::{DataError, Digits, Examples, Images, SparseRows, TrainTest};
 use paceline_engine::{
     CheckpointSettings, Divergence, Mode, NoteLevel, OnDivergence, Session, SessionReport, Sharing,
     Shuffle, Stop, TaskContext, TrainError, WireFormat,
@@ -256,6 +256,41 @@ fn settings_that_cannot_be_used_are_refused() {
     refused(softmax().share(Sharing::none().wire(rounded)), "nothing travels");
     let servers = Sharing::servers(1).workers(2);
     refused(sparse().share(servers.wire(rounded)), "bf16 is for dense models");
+}
+
+#[test]
+fn labels_beyond_the_classes_of_a_model_or_of_the_data_are_refused_before_the_start() {
+    let few = || Session::new(Softmax::new(784, 7), digits());
+    refused(few(), "the model tells 7 classes apart, but the data has 10");
+    refused(few().share(Sharing::servers(1)), "the model tells 7 classes apart");
+
+    /// Examples whose classes are known, but one too few.
+    struct TooHigh;
+
+    impl Examples for TooHigh {
+        fn len(&self) -> usize {
+            200
+        }
+
+        fn shape(&self) -> [usize; 3] {
+            [1, 1, 2]
+        }
+
+        fn classes(&self) -> usize {
+            4
+        }
+
+        fn class_of(&self, example: u32) -> Option<u32> {
+            Some(example % 5)
+        }
+
+        fn fill(&self, _: u32, _: u64, _: &mut [f32]) -> Result<u32, DataError> {
+            unreachable!("a session reads no example before its checks")
+        }
+    }
+
+    let session = Session::new(Softmax::new(2, 4), TrainTest::new(TooHigh, TooHigh));
+    refused(session, "the label of example 4 is 4, but there are only 4 classes");
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl ValueKind {
     /// Describes the accepted values, for errors and documentation.
     pub(super) fn describe(self) -> String {
         match self {
-            ValueKind::Whole { min, max } if max >= u64::from(u32::MAX) => {
+            ValueKind::Whole { min, max } if max >= UNSAID_MAX => {
                 format!("a whole number from {min} up")
             }
             ValueKind::Whole { min, max } => format!("a whole number from {min} to {max}"),
@@ -142,8 +142,12 @@ impl ValueKind {
 
     /// What was probably meant by a value that is not accepted, as the end of a sentence.
     pub(super) fn hint(self, value: &JobValue) -> String {
-        let (ValueKind::Word(words), JobValue::Text(text)) = (self, value) else {
-            return String::new();
+        let (words, text) = match (self, value) {
+            (ValueKind::Word(words), JobValue::Text(text)) => (words, text),
+            (ValueKind::Whole { max, .. } | ValueKind::WholeOr { max, .. }, value) => {
+                return whole_hint(max, value);
+            }
+            _ => return String::new(),
         };
         let text = text.to_lowercase();
         let likeness = |word: &str| strsim::normalized_damerau_levenshtein(word, &text);
@@ -153,6 +157,22 @@ impl ValueKind {
             Some((_, word)) => format!("; did you mean {word:?}?"),
             None => String::new(),
         }
+    }
+}
+
+/// From this limit on, the description of a range leaves its end out.
+const UNSAID_MAX: u64 = u32::MAX as u64;
+
+/// Says why a number that looks whole and large enough is not accepted.
+fn whole_hint(max: u64, value: &JobValue) -> String {
+    match value {
+        JobValue::Whole(whole) if max >= UNSAID_MAX && *whole > 0 => {
+            format!("; the greatest is {max}")
+        }
+        JobValue::Number(number) if number.fract() == 0.0 && (0.0..1e18).contains(number) => {
+            format!("; write {number:.0}, without a point or an exponent")
+        }
+        _ => String::new(),
     }
 }
 

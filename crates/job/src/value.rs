@@ -49,7 +49,7 @@ impl JobValue {
             JobValue::Text(text) => format!("the text {text:?}"),
             JobValue::Flag(flag) => flag.to_string(),
             JobValue::Whole(whole) => whole.to_string(),
-            JobValue::Number(number) => number.to_string(),
+            JobValue::Number(number) => format!("{number:?}"),
             JobValue::List(_) => format!("the list {self}"),
         }
     }

@@ -101,6 +101,12 @@ pub trait Model: Send {
     /// The number of values of one example.
     fn inputs(&self) -> usize;
 
+    /// The number of classes that the model tells apart, if it is known. A session then refuses
+    /// data with more classes before it starts.
+    fn known_classes(&self) -> Option<usize> {
+        None
+    }
+
     /// Writes the values that training starts from; equal seeds give equal values.
     ///
     /// By default biases are zero, and weights are spread evenly between `-1/√n` and `1/√n`, where

@@ -32,7 +32,7 @@ use crate::hex_digest::hex;
 use crate::model_description::{
     DESCRIPTION_VERSION, FEATURIZER, MODEL, ModelDescription, ModelForm,
 };
-use crate::model_reader::ModelReader;
+use crate::model_reader::{ModelReader, too_short};
 use crate::whole_file::temporary_path;
 
 /// The largest file that [`load`] reads, in bytes.
@@ -190,9 +190,12 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
     if about.len() > MAX_FILE_BYTES {
         return Err(wrong(format!("a model file has at most {MAX_FILE_BYTES} bytes")));
     }
+    let unsound = |why: String| wrong(format!("this is not a sound safetensors file: {why}"));
+    if let Some(why) = too_short(about.len()) {
+        return Err(unsound(why.into()));
+    }
     let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    let file = SafeTensors::deserialize(&bytes)
-        .map_err(|error| wrong(format!("this is not a sound safetensors file: {error}")))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| unsound(error.to_string()))?;
     let mut views = Vec::with_capacity(file.len());
     for tensor in layout.tensors() {
         let view = file.tensor(&tensor.name).map_err(|_| {

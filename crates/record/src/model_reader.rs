@@ -54,6 +54,15 @@ pub struct StoredTensor {
     start: u64,
 }
 
+/// Why a file of this length, in bytes, cannot be a model file: it lacks the length of its header.
+pub(crate) fn too_short(len: u64) -> Option<&'static str> {
+    match len {
+        0 => Some("it is empty"),
+        1..8 => Some("it ends within its header"),
+        _ => None,
+    }
+}
+
 impl ModelReader {
     /// Reads the header of a model file.
     ///
@@ -68,6 +77,9 @@ impl ModelReader {
         let about = file.metadata().map_err(|error| wrong(error.to_string()))?;
         if !about.is_file() {
             return Err(wrong("this is a directory, not a model file".into()));
+        }
+        if let Some(why) = too_short(about.len()) {
+            return Err(unsound(&why));
         }
         let mut length = [0; 8];
         file.read_exact_at(&mut length, 0).map_err(|error| unsound(&error))?;

@@ -9,7 +9,7 @@ use crate::error::ScoreError;
 use crate::pipeline::StopFn;
 use crate::predict::BadRows;
 use crate::scored_rows::{NO_LABEL, ScoredRows};
-use crate::scoring::{ScoreInput, score};
+use crate::scoring::{HowToScore, ScoreInput, score};
 use crate::trained_model::TrainedModel;
 
 /// How an evaluation is made.
@@ -117,7 +117,8 @@ pub fn evaluate(
         counts.skipped = input.skipped;
     }
     let mut take = |scored: ScoredRows, _| counts.add(&scored, options);
-    score(model, input, options.threads, stop, Ok, &mut take)?;
+    let how = HowToScore { threads: options.threads, needs_labels: true };
+    score(model, input, how, stop, Ok, &mut take)?;
     counts.finish(&input.origin())
 }
 
@@ -222,10 +223,11 @@ impl EvaluationCounts {
         } else {
             format!("its label {label} is unknown: the model has {} classes", self.names.len())
         };
+        let place = format!("{}, {} {}", scored.source, scored.unit, scored.numbers[index]);
         let texts = scored.ids.len() / scored.numbers.len().max(1);
         match scored.ids.get(index * texts) {
-            Some(name) if texts > 0 => format!("{name}: {what}"),
-            _ => format!("{}, {} {}: {what}", scored.source, scored.unit, scored.numbers[index]),
+            Some(name) if texts > 0 => format!("{place} ({name}): {what}"),
+            _ => format!("{place}: {what}"),
         }
     }
 
@@ -260,7 +262,11 @@ impl EvaluationCounts {
     fn finish(self, data: &str) -> Result<Evaluation, ScoreError> {
         let score = self.tally.score();
         if score.examples == 0 {
-            let why = format!("{data}: there are no rows to evaluate on ({} bad)", self.skipped);
+            let bad = match self.skipped {
+                0 => String::new(),
+                skipped => format!(" ({skipped} bad)"),
+            };
+            let why = format!("{data}: there are no rows to evaluate on{bad}");
             return Err(ScoreError::Refused(why));
         }
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);

@@ -1,6 +1,6 @@
 //! An output file that is complete or absent.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,9 @@ use crate::error::ScoreError;
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
-    /// Where it is written until it is complete.
-    part: PathBuf,
+    /// Where it is written until it is complete; `None` if the path is a device or a pipe, which
+    /// is written as it is.
+    part: Option<PathBuf>,
     file: File,
     replaces: bool,
 }
@@ -22,6 +23,11 @@ impl OutputFile {
     /// # Errors
     /// If there is a file of that name, or it cannot be written.
     pub fn create(path: &Path, force: bool) -> Result<Self, ScoreError> {
+        if path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+            let file = OpenOptions::new().write(true).open(path);
+            let file = file.map_err(ScoreError::at("write", path))?;
+            return Ok(Self { path: path.to_owned(), part: None, file, replaces: false });
+        }
         let taken = path.symlink_metadata().is_ok();
         if taken && !force {
             return Err(ScoreError::Refused(format!(
@@ -37,12 +43,12 @@ impl OutputFile {
         name.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(name);
         let file = File::create_new(&part).map_err(ScoreError::at("write", path))?;
-        Ok(Self { path: path.to_owned(), part, file, replaces: force })
+        Ok(Self { path: path.to_owned(), part: Some(part), file, replaces: force })
     }
 
-    /// Where the file is until it is complete.
-    pub fn part(&self) -> &Path {
-        &self.part
+    /// Where the file is until it is complete; `None` if it is a device or a pipe.
+    pub fn part(&self) -> Option<&Path> {
+        self.part.as_deref()
     }
 
     /// Completes the file and gives it its name.
@@ -51,15 +57,16 @@ impl OutputFile {
     /// If it cannot be written, or another file has taken the name meanwhile.
     pub fn finish(self) -> Result<(), ScoreError> {
         let complete = || {
+            let Some(part) = &self.part else { return Ok(()) };
             self.file.sync_all()?;
             if self.replaces {
-                return fs::rename(&self.part, &self.path);
+                return fs::rename(part, &self.path);
             }
             // A link, unlike a rename, never replaces a file.
-            match fs::hard_link(&self.part, &self.path) {
+            match fs::hard_link(part, &self.path) {
                 // Not every file system supports links.
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    fs::rename(&self.part, &self.path)
+                    fs::rename(part, &self.path)
                 }
                 linked => linked,
             }
@@ -81,7 +88,7 @@ impl Write for OutputFile {
 impl Drop for OutputFile {
     /// Removes the unfinished file, or the second name of the finished one.
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.part);
+        self.part.iter().for_each(|part| drop(fs::remove_file(part)));
     }
 }
 
@@ -103,6 +110,24 @@ mod tests {
         file.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_device_is_written_as_it_is() {
+        // A link, so that a fault here would replace the link and not the device.
+        let dir = tempfile::tempdir().unwrap();
+        let device = dir.path().join("device");
+        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        for force in [false, true] {
+            let mut file = OutputFile::create(&device, force).unwrap();
+            assert_eq!(file.part(), None);
+            file.write_all(b"nothing").unwrap();
+            file.finish().unwrap();
+        }
+        let mut full = OutputFile::create(Path::new("/dev/full"), false).unwrap();
+        assert!(full.write_all(b"some").is_err());
+        drop(full);
+        assert!(device.is_symlink() && !Path::new("/dev/full").is_file());
     }
 
     #[test]

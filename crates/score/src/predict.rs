@@ -8,7 +8,7 @@ use crate::answer_rows::{AnswerBlock, AnswerLayout, AnswerRows, AnswerSink};
 use crate::error::ScoreError;
 use crate::output_rows::{IdValue, OutputFormat};
 use crate::scored_rows::{BadRow, ScoredRows};
-use crate::scoring::{ScoreInput, score};
+use crate::scoring::{HowToScore, ScoreInput, score};
 use crate::table_featurizer::id_columns;
 use crate::trained_model::TrainedModel;
 
@@ -100,7 +100,8 @@ pub fn predict(
         }
         if is_last { out.flush().map_err(ScoreError::output) } else { Ok(()) }
     };
-    score(model, input, options.threads, &|| observer(done.get()), write, &mut take)?;
+    let how = HowToScore { threads: options.threads, needs_labels: false };
+    score(model, input, how, &|| observer(done.get()), write, &mut take)?;
     if counts.rows + counts.bad == 0 {
         return Err(ScoreError::Refused(format!("{}: there are no rows", input.origin())));
     }

@@ -43,6 +43,15 @@ impl ScoreInput {
     }
 }
 
+/// How rows are scored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HowToScore {
+    /// Threads that score; by default as many as there are cores.
+    pub(crate) threads: Option<usize>,
+    /// Whether a row of a table needs a label of the model.
+    pub(crate) needs_labels: bool,
+}
+
 /// Scores of the input's rows, in order; `map` runs on the threads that score, and `take` on the
 /// caller's. `take` also learns whether no other result is ready yet.
 ///
@@ -51,18 +60,19 @@ impl ScoreInput {
 pub(crate) fn score<R: Send + 'static>(
     model: &TrainedModel,
     input: &ScoreInput,
-    threads: Option<usize>,
+    how: HowToScore,
     stop: StopFn<'_>,
     map: impl FnMut(ScoredRows) -> Result<R, ScoreError> + Clone + Send + 'static,
     take: &mut dyn FnMut(R, bool) -> Result<(), ScoreError>,
 ) -> Result<(), ScoreError> {
-    let threads = thread_count(threads);
+    let threads = thread_count(how.threads);
     match input {
         ScoreInput::Text(sources) => {
             let mut chunks = TextChunks::new(sources.clone(), text_layout(model));
             let next: NextJob<TextChunk> = Box::new(move || chunks.next());
             let worker = || -> Result<DoJob<TextChunk, R>, ScoreError> {
-                let featurizer = text_featurizer(model).ok_or_else(|| takes_no_text(model))?;
+                let featurizer = text_featurizer(model, how.needs_labels);
+                let featurizer = featurizer.ok_or_else(|| takes_no_text(model))?;
                 let mut scorer = TextScorer::new(featurizer, model.scorer()?);
                 let mut map = map.clone();
                 Ok(Box::new(move |chunk| scorer.score(chunk).and_then(&mut map)))

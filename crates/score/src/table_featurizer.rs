@@ -20,6 +20,7 @@ pub(crate) struct TableFeaturizer {
     is_dense: bool,
     /// The first feature of each field, if the model needs fields.
     field_starts: Vec<u32>,
+    needs_labels: bool,
     columns: Option<FileColumns>,
     row: EncodedRow,
 }
@@ -37,7 +38,13 @@ struct FileColumns {
 impl TableFeaturizer {
     pub(crate) fn new(featurizer: Arc<Featurizer>, is_dense: bool, has_fields: bool) -> Self {
         let field_starts = if has_fields { featurizer.field_starts() } else { Vec::new() };
-        Self { featurizer, is_dense, field_starts, columns: None, row: EncodedRow::default() }
+        let (needs_labels, row) = (false, EncodedRow::default());
+        Self { featurizer, is_dense, field_starts, needs_labels, columns: None, row }
+    }
+
+    /// Refuses rows without a label of the model. Otherwise labels are not looked at.
+    pub(crate) fn needing_labels(self, needs_labels: bool) -> Self {
+        Self { needs_labels, ..self }
     }
 
     /// The columns of the file that a chunk is from.
@@ -49,7 +56,10 @@ impl TableFeaturizer {
                 Some(header) => named_columns(&self.featurizer, header, format),
                 None => (self.names_without_header(chunk), ""),
             };
-            let encoder = self.featurizer.encoder_without_label(&names);
+            let encoder = match self.needs_labels {
+                true => self.featurizer.encoder_without_weight(&names),
+                false => self.featurizer.encoder_without_label(&names),
+            };
             let encoder = encoder.map_err(|error| {
                 let what = match error {
                     DataError::SparseSpec { what, .. } => what,

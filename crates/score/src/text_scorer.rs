@@ -56,7 +56,10 @@ fn too_long() -> String {
 }
 
 /// The featuriser of a model that takes lines of text; `None` if it takes something else.
-pub(crate) fn text_featurizer(model: &TrainedModel) -> Option<Box<dyn TextFeaturizer>> {
+pub(crate) fn text_featurizer(
+    model: &TrainedModel,
+    needs_labels: bool,
+) -> Option<Box<dyn TextFeaturizer>> {
     let (format, features, first_index) = match model.description().input.kind {
         InputKind::Libsvm { features, first_index } => {
             (SparseFormat::Libsvm, features, first_index)
@@ -69,7 +72,8 @@ pub(crate) fn text_featurizer(model: &TrainedModel) -> Option<Box<dyn TextFeatur
         InputKind::Table { .. } => {
             let featurizer = model.table_featurizer()?.clone();
             let (is_dense, has_fields) = (!model.is_sparse(), model.fields() > 0);
-            return Some(Box::new(TableFeaturizer::new(featurizer, is_dense, has_fields)));
+            let featurizer = TableFeaturizer::new(featurizer, is_dense, has_fields);
+            return Some(Box::new(featurizer.needing_labels(needs_labels)));
         }
         _ => return None,
     };

@@ -70,7 +70,8 @@ fn section(path: &str, table: &PlannedTable) -> String {
         let setting = format!("{} = {}", key(&column.name), setting(&column.choice));
         match &column.why {
             Some(why) => {
-                let doubt = column.doubt.map_or(String::new(), |doubt| format!("; {doubt}"));
+                let doubt =
+                    column.doubt.as_ref().map_or(String::new(), |doubt| format!("; {doubt}"));
                 let _ = writeln!(text, "{setting:<48} # {why}{doubt}");
             }
             None => {

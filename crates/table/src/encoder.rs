@@ -13,7 +13,7 @@ use crate::encoded_row::EncodedRow;
 use crate::featurizer::Featurizer;
 use crate::field_fault::FieldFault;
 use crate::hash::{bucket, combine, hash_bytes};
-use crate::label::{LabelFault, LabelReader};
+use crate::label::LabelReader;
 use crate::missing::{is_missing, trim};
 use crate::number;
 use crate::records::{RecordFields, Records};
@@ -38,6 +38,13 @@ pub struct RowEncoder {
     needs_label: bool,
 }
 
+/// What is read of a row besides its features.
+#[derive(Clone, Copy, Debug)]
+struct RowParts {
+    label: bool,
+    weight: bool,
+}
+
 #[derive(Clone, Debug)]
 struct FieldPlan {
     action: FieldAction,
@@ -49,7 +56,7 @@ struct FieldPlan {
 #[derive(Clone, Debug)]
 enum FieldAction {
     Skip,
-    Label { reader: LabelReader, is_needed: bool },
+    Label(LabelReader),
     Weight,
     Number { first: u32, scale: NumberScale },
     Category { first: u32, codes: CodeTable },
@@ -75,29 +82,33 @@ struct CrossPlan {
 }
 
 impl Featurizer {
-    /// Encodes the labelled rows of a file with these columns.
+    /// Encodes rows to train on, of a file with these columns.
     ///
     /// # Errors
     /// If a column that the featuriser uses is not there.
     pub fn encoder(&self, names: &[String]) -> Result<RowEncoder, DataError> {
-        RowEncoder::new(self, names, true)
+        RowEncoder::new(self, names, RowParts { label: true, weight: true })
     }
 
-    /// Encodes the rows of a file with these columns. Labels are read if they are there.
+    /// Encodes rows with labels, whose weights do not count.
+    ///
+    /// # Errors
+    /// As [`encoder`](Self::encoder).
+    pub fn encoder_without_weight(&self, names: &[String]) -> Result<RowEncoder, DataError> {
+        RowEncoder::new(self, names, RowParts { label: true, weight: false })
+    }
+
+    /// Encodes rows whose labels and weights do not count, and need not be there.
     ///
     /// # Errors
     /// As [`encoder`](Self::encoder).
     pub fn encoder_without_label(&self, names: &[String]) -> Result<RowEncoder, DataError> {
-        RowEncoder::new(self, names, false)
+        RowEncoder::new(self, names, RowParts { label: false, weight: false })
     }
 }
 
 impl RowEncoder {
-    fn new(
-        featurizer: &Featurizer,
-        names: &[String],
-        needs_label: bool,
-    ) -> Result<Self, DataError> {
+    fn new(featurizer: &Featurizer, names: &[String], parts: RowParts) -> Result<Self, DataError> {
         let firsts = featurizer.first_features();
         let mut crossed: Vec<&str> = Vec::new();
         for name in featurizer.crosses.iter().flat_map(|cross| &cross.columns) {
@@ -110,10 +121,11 @@ impl RowEncoder {
         let skip = FieldPlan { action: FieldAction::Skip, cross: NOT_CROSSED };
         let mut fields = vec![skip; names.len()];
         for (column, &first) in featurizer.columns.iter().zip(&firsts) {
-            let is_unused = matches!(column.role, ColumnRole::Id | ColumnRole::Ignore);
-            let is_optional = match column.role {
-                ColumnRole::Label { .. } | ColumnRole::Weight => !needs_label,
-                _ => is_unused,
+            let is_unused = match column.role {
+                ColumnRole::Label { .. } => !parts.label,
+                ColumnRole::Weight => !parts.weight,
+                ColumnRole::Id | ColumnRole::Ignore => true,
+                _ => false,
             };
             let cross = place(&column.name).unwrap_or(NOT_CROSSED);
             match places.get(&*column.name) {
@@ -123,12 +135,13 @@ impl RowEncoder {
                 }
                 Some(ColumnPlace::Repeated) => {}
                 Some(&ColumnPlace::At(at)) => {
-                    fields[at] = FieldPlan {
-                        action: FieldAction::new(&column.role, first, needs_label),
-                        cross,
+                    let action = match is_unused {
+                        true => FieldAction::Skip,
+                        false => FieldAction::new(&column.role, first),
                     };
+                    fields[at] = FieldPlan { action, cross };
                 }
-                None if is_optional && cross == NOT_CROSSED => {}
+                None if is_unused && cross == NOT_CROSSED => {}
                 None => return Err(missing_column(&column.name, names)),
             }
         }
@@ -139,7 +152,7 @@ impl RowEncoder {
         });
         let crosses = crosses.collect();
         let (names, crossed) = (names.to_vec(), crossed.len());
-        Ok(Self { names, fields, crosses, crossed, needs_label })
+        Ok(Self { names, fields, crosses, crossed, needs_label: parts.label })
     }
 
     /// The names of the file's columns.
@@ -201,11 +214,9 @@ impl RowEncoder {
 }
 
 impl FieldAction {
-    fn new(role: &ColumnRole, first: u32, needs_label: bool) -> Self {
+    fn new(role: &ColumnRole, first: u32) -> Self {
         match role {
-            ColumnRole::Label { classes } => {
-                FieldAction::Label { reader: LabelReader::new(classes), is_needed: needs_label }
-            }
+            ColumnRole::Label { classes } => FieldAction::Label(LabelReader::new(classes)),
             ColumnRole::Weight => FieldAction::Weight,
             ColumnRole::Id | ColumnRole::Ignore => FieldAction::Skip,
             ColumnRole::Number(scale) => FieldAction::Number { first, scale: scale.clone() },
@@ -241,12 +252,9 @@ impl FieldAction {
                 let number = number.map_err(|fault| FieldFault::Number { index, fault })?;
                 scale.push(number, first + 1, row);
             }
-            FieldAction::Label { reader, is_needed } => match reader.read(field) {
-                Ok(class) => row.label = Some(class),
-                // A row to predict may lack its label.
-                Err(LabelFault::Missing) if !is_needed => {}
-                Err(fault) => return Err(fault.at(index)),
-            },
+            FieldAction::Label(reader) => {
+                row.label = Some(reader.read(field).map_err(|fault| fault.at(index))?);
+            }
             FieldAction::Weight => {
                 let weight = number::parse(field).ok().filter(|weight| *weight >= 0.0);
                 row.weight = Some(weight.ok_or(FieldFault::Weight { index })?);

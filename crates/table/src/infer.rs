@@ -17,8 +17,8 @@ const LEAST_IDS: usize = 100;
 /// The most classes that a column without a telling name may have to be the label.
 const MOST_GUESSED_CLASSES: usize = 20;
 
-/// The doubt about a column whose numbers have commas.
-const COMMA_NUMBERS: &str = "they look like numbers with a comma, which are not read as numbers";
+/// The longest part of a value that a message shows, in bytes.
+const LONGEST_SHOWN: usize = 40;
 
 /// A column, and how it is used.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct PlannedColumn {
     /// Why, if the job does not say.
     pub(crate) why: Option<String>,
     /// What the user may not have meant so.
-    pub(crate) doubt: Option<&'static str>,
+    pub(crate) doubt: Option<String>,
 }
 
 /// What a job says about columns, by the columns of a file.
@@ -100,8 +100,8 @@ impl ColumnPlanner<'_> {
             }
         };
         let is_feature = !matches!(choice, ColumnChoice::Number(_) | ColumnChoice::Ignore);
-        let is_doubtful = declared.is_none() && is_feature && sample.has_comma_numbers();
-        let doubt = is_doubtful.then_some(COMMA_NUMBERS);
+        let is_guessed = declared.is_none() && is_feature;
+        let doubt = if is_guessed { doubt_about(&name, sample) } else { None };
         let codes = |codes: CodeChoice| self.complete(codes, sample);
         let choice = match choice {
             ColumnChoice::Category(choice) => ColumnChoice::Category(codes(choice)),
@@ -181,6 +181,23 @@ impl ColumnPlanner<'_> {
         let text = |class: &[u8]| String::from_utf8_lossy(class).into_owned();
         found.map_or(Vec::new(), |classes| classes.map(text).to_vec())
     }
+}
+
+/// What is doubtful about a column that is not one of numbers.
+fn doubt_about(name: &str, sample: &ColumnSample) -> Option<String> {
+    if sample.has_comma_numbers() {
+        return Some(
+            "they look like numbers with a comma, which are not read as numbers; write 1234.5 for \
+             1,234.5"
+                .into(),
+        );
+    }
+    let text = sample.first_text.as_ref().filter(|_| sample.is_nearly_numeric())?;
+    Some(format!(
+        "nearly all are numbers, and {:?} is not; declare data.columns.{name:?} = \"number\" to \
+         refuse or skip such rows",
+        String::from_utf8_lossy(&text[..text.len().min(LONGEST_SHOWN)])
+    ))
 }
 
 /// How a column is probably meant, and why.
@@ -279,6 +296,20 @@ mod tests {
         let declared = ("price", ColumnChoice::Category(CodeChoice::default()));
         let planned = plan(&format!("price,share,text,y\n{rows}"), &[declared]).unwrap();
         assert_eq!(planned[0].doubt, None);
+    }
+
+    #[test]
+    fn an_infinite_value_does_not_make_a_column_of_numbers_one_of_categories() {
+        let number = |row: usize| if row == 70 { "1e999".into() } else { format!("{row}.5") };
+        let text = |row: usize| if row == 70 { "n.a.".into() } else { row.to_string() };
+        let row = |row: usize| format!("{},{},inf,{}\n", number(row % 90), text(row % 90), row % 2);
+        let rows: String = (0..200).map(row).collect();
+        let planned = plan(&format!("size,age,same,y\n{rows}"), &[]).unwrap();
+        assert!(matches!(planned[0].choice, ColumnChoice::Number(_)), "{:?}", planned[0]);
+        assert!(matches!(planned[1].choice, ColumnChoice::Category(_)), "{:?}", planned[1]);
+        let doubt = planned[1].doubt.as_deref().unwrap();
+        assert!(doubt.contains("nearly all are numbers, and \"n.a.\" is not"), "{doubt}");
+        assert!(matches!(planned[2].choice, ColumnChoice::Category(_)), "no value is finite");
     }
 
     #[test]

@@ -211,12 +211,9 @@ fn learn(
             // A wish to stop is heard at the next progress.
             let _ = observer.report(OpenReport::Note(&text));
         }
-        if let Some(doubt) = column.doubt {
-            let text = format!(
-                "warning: values of the column {:?} are codes, but {doubt}; write 1234.5 for \
-                 1,234.5",
-                column.name
-            );
+        if let Some(doubt) = &column.doubt {
+            let text =
+                format!("warning: values of the column {:?} are codes, but {doubt}", column.name);
             let _ = observer.report(OpenReport::Note(&text));
         }
     }

@@ -129,7 +129,7 @@ impl ParquetText {
 
 impl Read for ParquetText {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.taken == self.text.len() && !self.convert_more().map_err(io::Error::other)? {
+        if self.taken == self.text.len() && !self.convert_more().map_err(unreadable)? {
             return Ok(0);
         }
         let count = buffer.len().min(self.text.len() - self.taken);
@@ -242,4 +242,11 @@ impl Cells<'_> {
         }
         Ok(())
     }
+}
+/// The error of a file whose pages cannot be read. The footer of a file with encrypted columns may
+/// be plain, and then only the pages show it.
+fn unreadable(error: ParquetError) -> io::Error {
+    io::Error::other(format!(
+        "{error}; the file is damaged, or has encrypted columns: write it again without them"
+    ))
 }

@@ -25,6 +25,10 @@ pub(crate) struct ColumnSample {
     pub(crate) numbers: usize,
     /// Values that are numbers but for their commas.
     comma_numbers: usize,
+    /// Values that are infinite, or too large for a number.
+    infinite: usize,
+    /// The first value that is no number at all.
+    pub(crate) first_text: Option<Box<[u8]>>,
     pub(crate) least: f32,
     pub(crate) greatest: f32,
     sum: f64,
@@ -93,7 +97,10 @@ impl ColumnSample {
                 self.numbers += 1;
             }
             Err(NumberFault::Grouped) => self.comma_numbers += 1,
-            Err(NumberFault::Text | NumberFault::Infinite) => {}
+            Err(NumberFault::Infinite) => self.infinite += 1,
+            Err(NumberFault::Text) => {
+                self.first_text.get_or_insert_with(|| field.into());
+            }
         }
         self.present += 1;
         self.words += field.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).count();
@@ -102,9 +109,14 @@ impl ColumnSample {
         }
     }
 
-    /// Whether all values are numbers.
+    /// Whether all values are numbers. Those that are not finite are bad rows later.
     pub(crate) fn is_numeric(&self) -> bool {
-        self.present > 0 && self.numbers == self.present
+        self.numbers > 0 && self.numbers + self.infinite == self.present
+    }
+
+    /// Whether nearly all values are numbers, but some are not.
+    pub(crate) fn is_nearly_numeric(&self) -> bool {
+        self.first_text.is_some() && 10 * self.numbers >= 9 * self.present
     }
 
     /// Whether nearly all values would be numbers if numbers could have commas.

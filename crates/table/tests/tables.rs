@@ -312,6 +312,7 @@ fn what_is_no_table_is_refused_with_a_remedy() {
         (b"a,y\n1,0\n2,1\n3,1\n4,NaN\n".to_vec(), "line 5: the label is missing"),
         (b"age,buys\n,no\n,yes\n".to_vec(), "no column is used for training"),
         (b"age,buys\n1,no\n2,no\n3,no\n".to_vec(), "no column is the label"),
+        (b"age,buys\n1,no\n2,yes\ninf,no\n".to_vec(), "line 4: column 1 (\"age\")"),
     ] {
         let error = Tables::new().open(&content).unwrap_err().to_string();
         let shown = String::from_utf8_lossy(&content[..content.len().min(40)]).into_owned();

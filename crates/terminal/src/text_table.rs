@@ -156,16 +156,20 @@ fn fit(
     FittedTable { text, is_cut: rows[0].len() < columns_before }
 }
 
-/// Each row as a block: its first cell, then the other cells with their titles.
+/// Each row as a block: its first cell, then the other cells with their titles. A title stays on
+/// the line of its cell if both fit on one.
 fn blocks(rows: &[Vec<String>], width: usize) -> String {
+    const UNBROKEN: &str = "\u{a0}";
     let mut text = String::new();
     for row in &rows[1..] {
         let cells: Vec<_> = row.iter().zip(&rows[0]).skip(1).collect();
         let shown = cells.iter().filter(|(cell, _)| !cell.is_empty());
-        let cells: Vec<_> =
-            shown.map(|(cell, title)| format!("{title} {cell}").trim().to_owned()).collect();
+        let cells: Vec<_> = shown
+            .map(|(cell, title)| format!("{title} {cell}").trim().to_owned())
+            .map(|cell| if cell.len() + 3 > width { cell } else { cell.replace(' ', UNBROKEN) })
+            .collect();
         let block = format!("{}: {}", row[0], cells.join(", "));
-        text.push_str(&format!("{}\n", wrap(&block, width, "  ")));
+        text.push_str(&format!("{}\n", wrap(&block, width, "  ").replace(UNBROKEN, " ")));
     }
     text
 }
@@ -226,7 +230,7 @@ mod tests {
         assert!(less.starts_with("task      steps  CPU s\nworker:0      7   0.21\n"), "{less}");
         assert!(less.ends_with(CUT_NOTE), "{less}");
         let blocks = fitted(&rows, &["peak MB"], Some(16));
-        assert_eq!(blocks, format!("worker:0: steps\n  7, CPU s 0.21\n{CUT_NOTE}"));
+        assert_eq!(blocks, format!("worker:0:\n  steps 7,\n  CPU s 0.21\n{CUT_NOTE}"));
         let two = [rows.to_vec(), rows.to_vec()];
         assert_eq!(fitted_tables(&two, &drop, Some(30)).matches(CUT_NOTE).count(), 1);
     }

@@ -224,7 +224,7 @@ struct TestProgress(Mutex<Progress>);
 
 impl Default for TestProgress {
     fn default() -> Self {
-        Self(Mutex::new(Progress::of_waits(false)))
+        Self(Mutex::new(Progress::new(false)))
     }
 }
 

@@ -31,7 +31,7 @@ use paceline_record::{flush_lines, unfinished_files};
 
 use self::output::print;
 use self::read_job::{choose_model, keep_split, read_job};
-use self::run_path::check_dir;
+use self::run_path::{check_dir, check_run};
 use crate::Failure;
 use crate::bench;
 use crate::bench_args::BenchCommand;
@@ -102,7 +102,9 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     if args.tied {
         sweep::stop_on_standard_input(&interrupt);
     }
-    args.resume.iter().try_for_each(|run| check_dir(run))?;
+    let has_file = args.job.file.is_some();
+    let check = if has_file { check_dir } else { check_run };
+    args.resume.iter().try_for_each(|run| check(run))?;
     // A run that is resumed has its job in its directory.
     let own = || Some(args.resume.as_ref()?.join(files::JOB));
     let job = JobArgs { file: args.job.file.clone().or_else(own), ..args.job };

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use paceline_score::{
@@ -56,7 +57,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Failure> {
     let predicted = match &args.output {
         None => run(&mut io::stdout().lock()),
         Some(path) => OutputFile::create(path, args.force).and_then(|mut file| {
-            interrupt.remove_unfinished([file.part().to_owned()]);
+            interrupt.remove_unfinished(file.part().map(Path::to_owned));
             let counts = run(&mut file)?;
             file.finish()?;
             Ok(counts)

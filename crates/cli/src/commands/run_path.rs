@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use paceline_record::names::files;
+
 use crate::Failure;
 use crate::similar_path::did_you_mean;
 
@@ -17,6 +19,19 @@ pub(super) fn check_dir(dir: &Path) -> Result<(), Failure> {
         )));
     }
     Err(absent(dir, "directory"))
+}
+
+/// Refuses a path that is not the directory of a run, and suggests a similar one.
+pub(super) fn check_run(run: &Path) -> Result<(), Failure> {
+    check_dir(run)?;
+    if run.join(files::JOB).is_file() {
+        return Ok(());
+    }
+    let shown = run.display();
+    Err(Failure::Usage(format!(
+        "{shown}: this is not the directory of a run: it has no {}",
+        files::JOB
+    )))
 }
 
 /// Refuses a path that does not exist, and suggests a similar one.

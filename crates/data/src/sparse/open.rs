@@ -356,7 +356,12 @@ impl CacheRequest<'_> {
         let mut train = SparseRows::new(Arc::clone(&store), 0..train_rows);
         let mut test = SparseRows::new(store, train_rows..rows);
         if train.is_empty() {
-            return wrong(format!("there are no rows to train on ({skipped} were skipped)"));
+            let skipped = match skipped {
+                0 => String::new(),
+                1 => " (1 bad row was skipped)".into(),
+                many => format!(" ({many} bad rows were skipped)"),
+            };
+            return wrong(format!("there are no rows to train on{skipped}"));
         }
         if spec.kind != SparseKind::Clicks {
             if spec.test_path.is_none() {

@@ -39,6 +39,7 @@ impl Session {
             return wrong(why);
         }
         self.workload.check_inputs()?;
+        self.workload.check_labels()?;
         self.check_threads()?;
         self.check_checkpoints()
     }

@@ -140,6 +140,12 @@ fn values_of_the_wrong_kind_are_refused() {
     );
     check("seed = \"1\"", &["job:1: seed must be a whole number from 0 up, not the text \"1\""]);
     check("seed = 1.5", &["job:1: seed must be a whole number from 0 up, not 1.5"]);
+    let says = "not 1000.0; write 1000, without a point or an exponent";
+    let batch = format!("job:1: train.batch must be a whole number from 1 up, {says}");
+    check("train.batch = 1e3", &[&batch]);
+    let says = "not 30000000000; the greatest is 4294967295";
+    let features = format!("job:1: data.features must be a whole number from 1 up, {says}");
+    check("data = { kind = \"clicks\", features = 30000000000 }", &[&features]);
     check("seed = 2026-01-01", &["job:1: seed takes one value, not a datetime"]);
     check("data.shuffle = 1", &["job:1: data.shuffle must be true or false, not 1"]);
     check(
@@ -171,7 +177,8 @@ fn values_out_of_range_are_refused() {
     let batch = "train.batch must be a whole number from 1 up";
     check("train.batch = 0", &[&format!("job:1: {batch}, not 0")]);
     check("train.batch = -3", &[&format!("job:1: {batch}, not -3")]);
-    check("train.batch = 4294967296", &[&format!("job:1: {batch}, not 4294967296")]);
+    let most = "not 4294967296; the greatest is 4294967295";
+    check("train.batch = 4294967296", &[&format!("job:1: {batch}, {most}")]);
     check(
         "train.batch = 99999999999999999999",
         &["job:1: train.batch 99999999999999999999 is out of range"],
@@ -181,7 +188,7 @@ fn values_out_of_range_are_refused() {
     check("data.train_examples = 10000001", &[&format!("job:1: {digits}")]);
     let rate = "train.optimizer.rate must be a number above 0";
     for (wrong, shown) in
-        [("-0.1", "-0.1"), ("0", "0"), ("0.0", "0"), ("nan", "NaN"), ("inf", "inf")]
+        [("-0.1", "-0.1"), ("0", "0"), ("0.0", "0.0"), ("nan", "NaN"), ("inf", "inf")]
     {
         check(
             &format!("train.optimizer.rate = {wrong}"),

@@ -60,7 +60,9 @@ impl ReportTable {
                 "td" => format!(" data-title=\"{}\"", escape(&self.head[column])),
                 _ => String::new(),
             };
-            let _ = write!(out, "<{tag}{class}{title}>{}</{tag}>", escape_sentence(text));
+            // A narrow cell breaks before a deviation, not after its sign.
+            let text = escape_sentence(text).replace("± ", "±\u{a0}");
+            let _ = write!(out, "<{tag}{class}{title}>{text}</{tag}>");
         }
         out.push_str("</tr>\n");
     }
@@ -70,4 +72,17 @@ impl ReportTable {
 pub(super) fn plain(text: &str) -> String {
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     one_line.replace('|', "\\|").replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deviation_stays_with_its_sign_in_html() {
+        let (head, rows) = (vec!["seconds".into()], vec![vec!["0.14 ± 0.03".into()]]);
+        let table = ReportTable { head, rows, word_columns: 0 };
+        assert!(table.to_html().contains("<td data-title=\"seconds\">0.14 ±\u{a0}0.03</td>"));
+        assert!(table.to_markdown().contains("| 0.14 ± 0.03 |"));
+    }
 }

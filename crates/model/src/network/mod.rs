@@ -140,6 +140,10 @@ impl Model for Network {
         self.shapes()[0].values()
     }
 
+    fn known_classes(&self) -> Option<usize> {
+        Some(self.classes())
+    }
+
     fn max_block(&self) -> usize {
         self.block
     }

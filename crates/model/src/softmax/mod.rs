@@ -204,6 +204,10 @@ impl Model for Softmax {
         self.inputs
     }
 
+    fn known_classes(&self) -> Option<usize> {
+        Some(self.classes)
+    }
+
     fn max_block(&self) -> usize {
         self.max_block
     }
