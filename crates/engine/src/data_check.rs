@@ -34,7 +34,7 @@ impl Workload {
                 sets.into_iter().flatten().try_for_each(|set| check_known_labels(&**set))?;
                 sizes(set, |examples| examples.classes())
             }
-            TrainingData::Rows(_) => [Some(ROW_CLASSES), None, None],
+            TrainingData::Rows(set) => sizes(set, SparseRows::classes),
         };
         let Some(known) = self.small_model()?.known_classes() else { return Ok(()) };
         let Some(has) = classes.into_iter().flatten().max().filter(|&has| has > known) else {
