@@ -6,6 +6,8 @@
 
 use std::sync::OnceLock;
 
+#[cfg(target_arch = "x86_64")]
+use pulp::Scalar;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Set in tests and benches to keep to vectors of at most eight numbers.
@@ -22,18 +24,57 @@ pub const fn vectors<S: Simd>() -> usize {
 pub fn widest() -> Arch {
     static IS_NARROW: OnceLock<bool> = OnceLock::new();
     if *IS_NARROW.get_or_init(|| std::env::var_os(NARROW).is_some()) {
-        return narrow();
+        return narrow().arch();
     }
     Arch::new()
 }
 
 /// Vectors of at most eight numbers.
 #[inline]
-pub fn narrow() -> Arch {
+pub fn narrow() -> NarrowVectors {
     #[cfg(target_arch = "x86_64")]
-    return pulp::x86::V3::try_new().map_or(Arch::Scalar, Arch::V3);
+    return NarrowVectors(pulp::x86::V3::try_new());
     #[cfg(not(target_arch = "x86_64"))]
-    Arch::new()
+    NarrowVectors(Arch::new())
+}
+
+/// The processor's vectors of at most eight numbers, if it has any. No code is generated for wider
+/// ones, which an [`Arch`] could have too.
+#[derive(Clone, Copy, Debug)]
+pub struct NarrowVectors(
+    #[cfg(target_arch = "x86_64")] Option<pulp::x86::V3>,
+    #[cfg(not(target_arch = "x86_64"))] Arch,
+);
+
+impl NarrowVectors {
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    fn arch(self) -> Arch {
+        self.0.map_or(Arch::Scalar, Arch::V3)
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline]
+    fn arch(self) -> Arch {
+        self.0
+    }
+
+    /// Runs a kernel with these vectors.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub fn dispatch<K: WithSimd>(self, kernel: K) -> K::Output {
+        match self.0 {
+            Some(simd) => Simd::vectorize(simd, kernel),
+            None => Simd::vectorize(Scalar, kernel),
+        }
+    }
+
+    /// Runs a kernel with these vectors.
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline]
+    pub fn dispatch<K: WithSimd>(self, kernel: K) -> K::Output {
+        self.0.dispatch(kernel)
+    }
 }
 
 /// The vectors that a matrix is packed for.
@@ -50,7 +91,7 @@ impl Vectors {
     /// The vectors for a matrix of some columns: the widest that are not half empty.
     #[inline]
     pub fn for_columns(columns: usize) -> Self {
-        let (wide, thin) = (Self::of(widest(), false), Self::of(narrow(), true));
+        let (wide, thin) = (Self::of(widest(), false), Self::of(narrow().arch(), true));
         if columns <= thin.lanes { thin } else { wide }
     }
 
@@ -71,7 +112,7 @@ impl Vectors {
     /// Runs a kernel with these vectors.
     #[inline]
     pub fn dispatch<K: WithSimd>(self, kernel: K) -> K::Output {
-        let arch = if self.is_narrow { narrow() } else { widest() };
+        let arch = if self.is_narrow { narrow().arch() } else { widest() };
         arch.dispatch(kernel)
     }
 }
