@@ -162,11 +162,7 @@ impl<'a> MeshLink<'a> {
             start_timeout: timeouts.start,
             stall_timeout: timeouts.stall,
             rejoin_timeout: timeouts.rejoin,
-            coordinator_timeout: if start.place.is_not_restarted {
-                timeouts.rejoin.min(COORDINATOR_LIMIT)
-            } else {
-                timeouts.rejoin
-            },
+            coordinator_timeout: start.place.is_not_restarted.then_some(COORDINATOR_LIMIT),
             dials_all: start.place.is_substitute,
             losses: start.place.losses.clone(),
         };

@@ -3,8 +3,8 @@
 use super::layer_op::ElementwiseLayer;
 use crate::kernels::each;
 
-/// Values that are copied before they are changed. Where a value is kept or zeroed in its place, the
-/// compiler stores parts of vectors, which is many times slower than to store whole ones.
+/// Values that are copied before they are changed. Where a value is kept or zeroed in its place,
+/// the compiler stores parts of vectors, which is many times slower than to store whole ones.
 const COPIED: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

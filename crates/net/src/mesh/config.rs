@@ -19,8 +19,8 @@ pub struct MeshConfig {
     pub stall_timeout: Duration,
     /// The time that a lost worker has to come back, if the run recovers from losses.
     pub rejoin_timeout: Duration,
-    /// The same for worker 0, which nothing may start again.
-    pub coordinator_timeout: Duration,
+    /// A shorter time for worker 0, if nothing starts it again.
+    pub coordinator_timeout: Option<Duration>,
     /// Whether this worker takes the place of a lost one at another address: it connects to all
     /// others, since they cannot connect to it.
     pub dials_all: bool,
@@ -47,7 +47,7 @@ impl MeshConfig {
             start_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(600),
             rejoin_timeout: Duration::from_secs(60),
-            coordinator_timeout: Duration::from_secs(60),
+            coordinator_timeout: None,
             dials_all: false,
             losses: None,
         }

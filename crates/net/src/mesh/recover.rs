@@ -97,7 +97,8 @@ impl Mesh {
     /// The time that a lost worker has to come back.
     fn rejoin_limit(&self, slot: usize) -> Duration {
         let MeshConfig { rejoin_timeout, coordinator_timeout, .. } = self.config;
-        if slot == 0 { coordinator_timeout } else { rejoin_timeout }
+        let shorter = coordinator_timeout.filter(|_| slot == 0);
+        shorter.map_or(rejoin_timeout, |shorter| shorter.min(rejoin_timeout))
     }
 
     /// The time that a worker has that may be busy with a step.
