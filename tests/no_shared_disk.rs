@@ -12,6 +12,7 @@ use crate::support::{
     PACELINE, RunFolder, RunningProcess, SECRET, SMALL_DATA, Sandbox, assert_says, free_ports,
     tf_config, wait_until,
 };
+use crate::tls::make_keys;
 
 /// A network namespace, which ends with its holder.
 struct TestMachine {
@@ -81,11 +82,13 @@ struct SeparateRun {
 impl SeparateRun {
     fn new(mode: &str, machines: Vec<TestMachine>, cluster: Value, settings: &[&str]) -> Self {
         let sandbox = Sandbox::new();
-        let token = sandbox.write_secret("token", "a secret of this run");
+        let token = sandbox.write_secret("token", SECRET);
         let own =
             [format!("cluster.mode={mode}"), format!("cluster.token_file={}", token.display())];
         let settings = SMALL_DATA.iter().chain(settings).map(|&setting| setting.to_owned());
-        let settings = own.into_iter().chain(settings).collect();
+        // Files are encrypted as gradients are.
+        let keys = (mode == "mirrored").then(|| make_keys(&sandbox)).into_iter().flatten();
+        let settings = own.into_iter().chain(keys).chain(settings).collect();
         Self { sandbox, cluster, settings, machines }
     }
 

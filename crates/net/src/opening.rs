@@ -28,7 +28,7 @@ pub(crate) enum OpeningError {
     #[error("{0}")]
     Certificate(String),
     /// What makes the handshake fail may have been changed on the way.
-    #[error("{0}, if nothing was changed on the way")]
+    #[error("{}", doubt(.0))]
     Doubtful(HandshakeError),
     /// The first version of the protocol without a handshake was 9.
     #[error("protocol version {0}, not {PROTOCOL_VERSION}")]
@@ -54,6 +54,14 @@ impl OpeningError {
             error => error.to_string(),
         };
         Some(Refusal { code, text })
+    }
+}
+
+/// Why a handshake is tried again, for people.
+fn doubt(error: &HandshakeError) -> String {
+    match error {
+        HandshakeError::Token => "wrong token (or its proof was changed on the way)".into(),
+        error => format!("{error} (or it was changed on the way)"),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::sync::atomic::AtomicI32;
 use std::time::Instant;
 
+use paceline_trust::{Authority, CA_FILE, CertificateFiles};
+
 use super::*;
 use crate::placement::{PlaceFlags, Placement, Variables};
 
@@ -244,4 +246,30 @@ fn processes_that_cannot_find_each_other_are_refused_before_they_wait() {
     let error = settings(&alone, NO_SERVERS).meet(&TestSurroundings::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("--run-dir") && text.contains("PACELINE_TOKEN"), "{text}");
+}
+
+#[test]
+fn with_certificates_each_process_is_the_task_that_its_own_states() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["worker:0", "worker:1", "worker:2"].map(String::from);
+    Authority::of_run().unwrap().write(dir.path(), &names).unwrap();
+    let identities = names.each_ref().map(|name| {
+        let CertificateFiles { cert, key } = CertificateFiles::of(dir.path(), name);
+        TlsIdentity::read(&dir.path().join(CA_FILE), &cert, &key).unwrap()
+    });
+    let meet = |identities: [&TlsIdentity; 2]| {
+        let at = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
+        let places = [0, 1].map(|rank| place(rank, 2, Some(at.clone())));
+        let all = [0, 1].map(|rank| MeetingSettings {
+            tls: Some(identities[rank]),
+            timeout: Duration::from_secs(2),
+            ..settings(&places[rank], NO_SERVERS)
+        });
+        meet_all(&all).into_iter().map(|met| met.map_err(|error| error.to_string())).collect()
+    };
+    let met: Vec<Result<_, _>> = meet([&identities[0], &identities[1]]);
+    assert!(met.iter().all(Result::is_ok), "{met:?}");
+    let met: Vec<Result<_, _>> = meet([&identities[0], &identities[2]]);
+    let error = met[1].as_ref().unwrap_err();
+    assert!(error.contains("is not worker:1's"), "{error}");
 }
