@@ -27,8 +27,7 @@ pub(crate) fn train_replica(
     listener: Option<TcpListener>,
 ) -> Result<Option<RunReport>, TrainError> {
     let (settings, workload, place) = (task.settings, task.workload, task.place);
-    let slot = place.slot.unwrap_or(0);
-    let loop_threads = task.threads.per_loop(1);
+    let (slot, loop_threads) = (place.slot.unwrap_or(0), task.threads.per_loop(1));
     let conditions = ExchangeConditions::new(settings, place.slots);
     let mut model = workload.small_model()?;
     // The model that trains says whether a batch is one block.
@@ -47,9 +46,9 @@ pub(crate) fn train_replica(
     let track = exchange_track(tracer.as_ref(), model.layout().len());
     let role = if slot == 0 { StopRole::Coordinator } else { StopRole::Cautious };
     let stop = StepStop::new(task.context.clone(), role);
-    let step_stop = Some(stop.clone());
+    let (checkpoints, step_stop) = (dir, Some(stop.clone()));
     let start =
-        MeshStart { settings, place, listener, checkpoints: dir, from, pieces, track, step_stop };
+        MeshStart { settings, place, listener, checkpoints, from, pieces, track, step_stop };
     let sparse = workload.is_sparse().then(|| workload.sparse_parts()).transpose()?;
     let whole = MeshModel::of(&*model, sparse.as_ref().map(|(_, sparse)| &**sparse));
     let checkpoints = task.checkpoint_writer(model.layout(), shard, start.saved_range(whole))?;

@@ -6,14 +6,14 @@
 //! that is one step behind receives the mean alone and makes the step itself. So a replica that
 //! loses its donor has lost nothing.
 
-use paceline_model::{ParamTable, StoredEntries};
+use paceline_model::StoredEntries;
 
 use super::event::{ReplicaError, ReplicaEvent};
-use super::keyed::{KeyedFrame, TableReplica};
 use super::peer::{CatchUp, StatePiece, StateTransfer};
 use super::receive::PeerTarget;
 use super::send::{PeerFrame, PeerSource};
 use super::state::Replica;
+use super::table_replica::{IncomingState, KeyedFrame, TableReplica};
 use crate::keyed_sum::KeyedBuffer;
 use crate::{Flags, FrameKind, Header, ProtocolError, as_bytes, encode_keys};
 
@@ -22,15 +22,6 @@ const FACTORS: usize = 0;
 const ENTRIES: usize = 1;
 const COUNTS: usize = 2;
 const MEAN: usize = 3;
-
-/// A state that a peer is sending.
-pub(super) struct IncomingState {
-    /// The table that will replace the own one; `None` if only the mean is missing.
-    table: Option<ParamTable>,
-    mean: KeyedBuffer,
-    /// The last key of the present part.
-    last_key: Option<u32>,
-}
 
 impl TableReplica {
     /// The numbers of each key in a part of the state.

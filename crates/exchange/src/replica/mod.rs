@@ -51,6 +51,7 @@ mod send;
 mod state;
 mod step;
 mod step_piece;
+mod table_replica;
 
 pub use config::ReplicaConfig;
 pub use event::{ReplicaError, ReplicaEvent};

@@ -7,9 +7,9 @@ use paceline_model::{AlignedBuffer, Layout, OptimizerSpec, OptimizerState};
 use super::chunk_plan::chunk_plan;
 use super::config::ReplicaConfig;
 use super::kept_state::KeptState;
-use super::keyed::TableReplica;
 use super::known::KnownGradients;
 use super::peer::{COORDINATOR, CatchUp, CurrentStep, PieceProgress, ReplicaPeer};
+use super::table_replica::TableReplica;
 use crate::TaskReport;
 
 /// The state machine of one worker of a run without servers.

@@ -17,6 +17,7 @@
 mod apply;
 mod atomic_cells;
 mod decay_scale;
+mod entry_admission;
 mod entry_policy;
 mod entry_rule;
 mod entry_table;
