@@ -6,7 +6,8 @@ each program reads, and prints rows/s and the log loss on the same test rows aft
 next to the loss of the true odds and of the best linear model:
 
     fm       rank 8, 33,762,578 features: Vowpal Wabbit (--lrq) and PyTorch, on one thread
-    ffm      rank 4, 39 fields, 1,000,000 features: libffm's algorithm (the crate libffm), on two threads
+    ffm      rank 4, 39 fields, 1,000,000 features: libffm's algorithm (the crate libffm)
+             on two threads
     deepfm   rank 8 beside a perceptron of 64 and 32, batch 256: PyTorch on two threads
 
 Needs `pip install numpy vowpalwabbit torch` for the Python of --peers, and for ffm
@@ -64,7 +65,7 @@ class Data:
         for setting in settings:
             command += ["--set", setting]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        lines = re.sub(r"\n#  *", " ", text).splitlines()
+        lines = text.splitlines()
         return next((line[2:] for line in lines if line.startswith("# clicks:")), "")
 
     def truth(self):

@@ -230,7 +230,8 @@ fn check_classes(plan: &Plan, featurizer: &Featurizer) -> Result<(), Failure> {
     let kind = plan.model.name();
     Err(Failure::Usage(format!(
         "model.kind is {kind:?}, which is for two classes, but the label {label:?} has \
-         {classes}; set model.kind = \"softmax\" or \"sparse-softmax\", or name another label in data.columns"
+         {classes}; set model.kind = \"softmax\" or \"sparse-softmax\", or name another label in \
+         data.columns"
     )))
 }
 

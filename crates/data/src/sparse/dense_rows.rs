@@ -18,7 +18,8 @@ thread_local! {
     static ROW: RefCell<StoredRow> = RefCell::default();
 }
 
-/// Rows that were opened with [`LabelRule::Classes`](super::LabelRule::Classes), as vectors with a value for each feature.
+/// Rows that were opened with [`LabelRule::Classes`](super::LabelRule::Classes), as vectors with a
+/// value for each feature.
 #[derive(Clone, Debug)]
 pub struct DenseRows {
     rows: SparseRows,

@@ -252,6 +252,20 @@ fn a_file_that_cannot_be_read_is_named_without_a_line() {
 }
 
 #[test]
+fn the_start_of_ada_grads_sums_is_set_for_single_examples() {
+    let initial = |settings: &[&str]| {
+        let spec = plan("", &[&["model.kind=fm", "train.batch=50"], settings].concat()).optimizer;
+        spec.downcast::<AdaGrad>().unwrap().initial
+    };
+    assert_eq!(initial(&[]), 100.0 / 2_500.0);
+    assert_eq!(initial(&["train.optimizer.initial=1"]), 1.0 / 2_500.0);
+    // A step of two workers has the gradient of 100 examples, one without a gate that of 50.
+    let workers = "cluster.workers=2";
+    assert_eq!(initial(&["cluster.mode=sync", workers]), 100.0 / 10_000.0);
+    assert_eq!(initial(&["cluster.mode=async", workers]), 100.0 / 2_500.0);
+}
+
+#[test]
 fn set_takes_toml_and_bare_words() {
     let set = |settings: &[&str]| plan("", settings);
     assert_eq!(set(&["train.batch=1_000"]).batch, 1_000);

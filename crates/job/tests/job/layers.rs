@@ -366,8 +366,9 @@ fn layers_of_a_model_that_is_no_network_are_refused_once() {
     );
     check(
         &format!("{PERCEPTRON}dropout = 0.3"),
-        &["job:6: model.dropout applies only with model.kind = \"alexnet\", but model.kind is \
-           \"network\" (job:2); set model.kind = \"alexnet\", or leave model.dropout out"],
+        &["job:6: model.dropout applies only with model.kind = \"alexnet\", \"deepfm\" or \
+           \"wide-deep\", but model.kind is \"network\" (job:2); set model.kind too, or leave \
+           model.dropout out"],
     );
 }
 

@@ -64,7 +64,7 @@ fn every_key_that_the_run_does_not_use_is_refused_with_what_makes_it_apply() {
     check("data.index_base=one", &rows, "with data.kind = \"libsvm\", but");
     check("data.on_bad=skip", &rows, "with data.kind = ");
     check("data.shuffle_buffer=5", &["data.kind=clicks"], "with data.kind = ");
-    check("model.dropout=0.1", &["model.kind=alexnet"], "with model.kind = \"alexnet\", but");
+    check("model.dropout=0.1", &["model.kind=alexnet"], "with model.kind = \"alexnet\", ");
     check("model.dense=true", &["model.kind=logistic"], "with model.kind = \"logistic\", but");
     for (key, kind) in [
         ("momentum=0.8", "momentum"),
