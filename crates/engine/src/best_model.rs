@@ -4,11 +4,11 @@ use paceline_model::Layout;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::BestTest;
 
-use crate::best_settings::TestMetric;
 use crate::context::{FinalModel, TaskContext, VisitPiece};
 use crate::error::TrainError;
 use crate::link::Link;
 use crate::test_runner::StepScore;
+use paceline_observe::TestMetric;
 
 /// Keeps the parameters of the best test.
 pub(crate) struct BestKeeper {
@@ -66,7 +66,7 @@ impl BestKeeper {
         test: &StepScore,
         context: &dyn TaskContext,
     ) -> Result<(), TrainError> {
-        let value = self.metric.of(&test.score)?;
+        let value = self.metric.of(&test.score).map_err(TrainError::Settings)?;
         let is_better = match &self.kept {
             None => !value.is_nan(),
             Some(kept) => self.metric.gain(value, kept.value) > 0.0,

@@ -7,7 +7,6 @@ use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::{BestTest, LoopProgress, Recorder, StopReason, TestPacer, TestRecord};
 
 use crate::best_model::BestKeeper;
-use crate::best_settings::BestSettings;
 use crate::context::TaskContext;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
@@ -15,6 +14,7 @@ use crate::settings::{CheckpointSettings, Stop};
 use crate::test_history::{JudgedBy, TestHistory, judged};
 use crate::test_runner::{StepScore, TestResult, TestRunner};
 use crate::test_watch::LAST_TEST;
+use paceline_observe::BestSettings;
 
 /// The train loss is the mean of this many losses.
 const LOSSES: usize = 100;

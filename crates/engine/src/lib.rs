@@ -48,7 +48,6 @@
 
 mod batch_reader;
 mod best_model;
-mod best_settings;
 mod checkpoint_spec;
 mod context;
 mod coordinator;
@@ -108,13 +107,13 @@ pub use paceline_checkpoint::{StepLayout, layout_digest};
 pub use paceline_exchange::{JobIdentity, WireFormat};
 pub use paceline_net::LossReport;
 
-pub use best_settings::{BestSettings, TestMetric};
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 pub use error::TrainError;
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
 pub use paceline_observe::Divergence;
 pub use paceline_observe::StopReason;
+pub use paceline_observe::{BestSettings, TestMetric};
 pub use run_report::RunReport;
 pub use server_task::{ServerTask, run_server};
 pub use session::{Session, SessionReport};

@@ -8,7 +8,6 @@ use paceline_exchange::WireFormat;
 use paceline_model::{EntryPolicy, Layout, Model, OptimizerSpec, Sgd, SparseModel};
 use paceline_observe::{Recorder, Summary};
 
-use crate::best_settings::BestSettings;
 use crate::checkpoint::{CheckpointDir, ResumePoint, ResumeRequest, ResumedModel};
 use crate::context::TaskContext;
 use crate::error::TrainError;
@@ -22,6 +21,7 @@ use crate::settings::{
 };
 use crate::sharing::Sharing;
 use crate::workload::{ModelSizing, ModelSource, Shuffle, TrainingData, Workload};
+use paceline_observe::BestSettings;
 
 /// Trains a model on data, in this process.
 ///

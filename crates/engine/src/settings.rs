@@ -9,8 +9,8 @@ use paceline_model::{EntryPolicy, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{ModeKind, examples_per_step};
 
-use crate::best_settings::BestSettings;
 use crate::start_model::StartModel;
+use paceline_observe::BestSettings;
 
 /// The settings of a run. All tasks of a run have equal ones.
 #[derive(Clone, Debug)]

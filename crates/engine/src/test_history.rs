@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use paceline_checkpoint::{LoggedTest, TestLog};
 use paceline_model::Score;
 
-use crate::best_settings::{BestSettings, Patience};
 use crate::error::TrainError;
 use crate::test_runner::StepScore;
+use paceline_observe::{BestSettings, Patience};
 
 /// Most tests in memory.
 const MAX_TESTS: usize = 4_096;
@@ -137,7 +137,8 @@ pub(crate) fn judged(
 ) -> Result<StepScore, TrainError> {
     let Some(settings) = judged_by else { return Ok(test) };
     let before = before.map_or(Patience::default(), |before| before.patience);
-    Ok(StepScore { patience: before.after(&test.score, &settings)?, ..test })
+    let patience = before.after(&test.score, &settings).map_err(TrainError::Settings)?;
+    Ok(StepScore { patience, ..test })
 }
 
 fn of_log(test: &LoggedTest) -> StepScore {

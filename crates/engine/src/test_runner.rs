@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use paceline_model::Score;
 
-use crate::best_settings::Patience;
 use crate::error::TrainError;
 use crate::evaluator::Evaluator;
 use crate::test_watch::TestWatch;
+use paceline_observe::Patience;
 
 /// A test's score and the global step of the parameters that were tested.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! The inner loops that models are built of, from the crate `paceline-kernels`.
 
 pub use paceline_kernels::{
-    AlignedBuffer, OutputMode, Weighted, add_scaled, all_finite, all_finite_bf16, bf16_add,
-    bf16_decode, bf16_encode, bf16_encode_change, dense_backward_bias, dense_backward_inputs,
-    dense_backward_weights, dense_forward, each, scale, set_scaled_pair,
+    AlignedBuffer, Compactor, OutputMode, Weighted, add_scaled, all_finite, all_finite_bf16,
+    bf16_add, bf16_decode, bf16_encode, bf16_encode_change, dense_backward_bias,
+    dense_backward_inputs, dense_backward_weights, dense_forward, each, scale, set_scaled_pair,
 };
 pub(crate) use paceline_kernels::{
     OUTER_ROWS, OutputGrad, PATCH_BLOCK, PatchScratch, PatchView, exp_below_zero, outer_rows, pack,

@@ -50,7 +50,6 @@ mod descent;
 mod graph;
 mod initial;
 pub mod kernels;
-mod keys;
 mod layered;
 pub mod layers;
 mod layout;
@@ -77,8 +76,7 @@ pub use dense_layer::DenseLayer;
 pub use descent::{Descent, InPlace};
 pub use graph::{OpNode, softmax_graph};
 pub use initial::initial_vector;
-pub use kernels::{AlignedBuffer, OutputMode};
-pub use keys::Compactor;
+pub use kernels::{AlignedBuffer, Compactor, OutputMode};
 pub use layered::{
     FactorSizes, FactorUpdate, LayerFactors, LayerPiece, LayerSink, Layered, PieceParams,
     WeightedFactors,

@@ -62,6 +62,7 @@ pub mod task_summary;
 pub mod trace;
 pub mod verdict;
 
+mod best_settings;
 mod bit_rate;
 mod compute_delay;
 mod divergence;
@@ -74,6 +75,7 @@ mod test_pacer;
 mod touched_keys;
 mod wall_clock;
 
+pub use best_settings::{BestSettings, Patience, TestMetric};
 pub use bit_rate::parse_bit_rate;
 pub use compute_delay::ComputeDelay;
 pub use divergence::{Divergence, DivergenceCheck};

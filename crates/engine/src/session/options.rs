@@ -6,9 +6,9 @@ use std::sync::Arc;
 use paceline_model::EntryPolicy;
 
 use super::Session;
-use crate::best_settings::TestMetric;
 use crate::settings::OnDivergence;
 use crate::start_model::StartModel;
+use paceline_observe::TestMetric;
 
 impl Session {
     /// Decides which features of a sparse model with several numbers for each have an entry: by

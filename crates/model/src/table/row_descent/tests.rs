@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::batch::{Batch, Rows};
+use crate::kernels::Compactor;
 use crate::kernels::OutputMode;
-use crate::keys::Compactor;
 use crate::linear::{Logistic, LogisticLoss};
 use crate::model::Model;
 use crate::optimizer::{AdaGrad, OptimizerSpec, Sgd};

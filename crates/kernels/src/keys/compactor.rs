@@ -28,7 +28,7 @@ const BUCKETS: usize = 4;
 /// Memory is reused from batch to batch.
 ///
 /// ```
-/// use paceline_model::Compactor;
+/// use paceline_kernels::Compactor;
 ///
 /// let mut compactor = Compactor::new();
 /// // Two rows of a model of 100 features whose bias has the key 100.
@@ -68,7 +68,7 @@ impl Compactor {
 
     /// Takes the keys of a batch, in the order of its rows, and works out [`Compactor::keys`]
     /// and [`Compactor::places`]. `shared` are the keys that every batch touches, such as a
-    /// model's bias: [`SparseModel::shared_keys`](crate::SparseModel::shared_keys).
+    /// model's bias: `SparseModel::shared_keys`.
     ///
     /// `early` is called with each raw key before the rest of the work, so that it can ask for
     /// the parameters to be brought into the cache; both take about equally long.

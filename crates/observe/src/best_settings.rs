@@ -5,8 +5,6 @@
 
 use paceline_model::Score;
 
-use crate::error::TrainError;
-
 /// What tests are compared by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TestMetric {
@@ -32,20 +30,20 @@ impl TestMetric {
     /// Its value in a test.
     ///
     /// # Errors
-    /// If the test has no such value.
-    pub(crate) fn of(self, score: &Score) -> Result<f64, TrainError> {
+    /// If the test has no such value: why, in words.
+    pub fn of(self, score: &Score) -> Result<f64, String> {
         match self {
             TestMetric::Loss => Ok(score.loss),
             TestMetric::Accuracy => Ok(score.accuracy),
             TestMetric::Auc => score.auc.ok_or_else(|| {
                 let why = score.auc_undefined().unwrap_or("the model is not one of two classes");
-                TrainError::Settings(format!("tests cannot be compared by auc: {why}"))
+                format!("tests cannot be compared by auc: {why}")
             }),
         }
     }
 
     /// How much better a value is than another; negative if it is worse.
-    pub(crate) fn gain(self, value: f64, than: f64) -> f64 {
+    pub fn gain(self, value: f64, than: f64) -> f64 {
         match self {
             TestMetric::Loss => than - value,
             TestMetric::Accuracy | TestMetric::Auc => value - than,
@@ -58,7 +56,7 @@ impl TestMetric {
 pub struct BestSettings {
     /// What tests are compared by.
     pub metric: TestMetric,
-    /// The least gain that counts for [`Stop::patience`](crate::Stop::patience).
+    /// The least gain that counts for stopping early.
     pub min_gain: f64,
     /// Whether the parameters of the best test are kept.
     pub keep: bool,
@@ -66,16 +64,19 @@ pub struct BestSettings {
 
 /// How long tests have not become better.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// The best value so far.
     best: Option<f64>,
     /// Tests since then.
-    pub(crate) since: u64,
+    pub since: u64,
 }
 
 impl Patience {
     /// The state after one more test.
-    pub(crate) fn after(self, score: &Score, settings: &BestSettings) -> Result<Self, TrainError> {
+    ///
+    /// # Errors
+    /// As [`TestMetric::of`].
+    pub fn after(self, score: &Score, settings: &BestSettings) -> Result<Self, String> {
         let BestSettings { metric, min_gain, .. } = *settings;
         let value = metric.of(score)?;
         let is_better = match self.best {
