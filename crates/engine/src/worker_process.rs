@@ -45,8 +45,8 @@ pub fn run_worker(
 
 /// Joins a run that is under way, and fills slots until it is over or the worker leaves.
 ///
-/// Server 0 names the process, unless its place has a name. `named` receives the name, such as `worker:3`, and returns the task
-/// to train as: its recorders and log belong to that name.
+/// Server 0 names the process, unless its place has a name. `named` receives the name, such as
+/// `worker:3`, and returns the task to train as: its recorders and log belong to that name.
 pub fn join_run<'a>(
     task: &TrainingTask<'_>,
     named: impl FnOnce(&str) -> Result<TrainingTask<'a>, TrainError>,
