@@ -77,7 +77,8 @@ def compare(title, unit, sides, seconds):
     plain, plain_by_processor = best["plain"], by_processor["plain"]
     for side, rate in best.items():
         share, used = rate / plain, by_processor[side] / plain_by_processor
-        print(f"  {side:8} {rate:12,.2f} {unit}   {share:.3f} of plain; {used:.3f} by processor time")
+        text = f"{share:.3f} of plain; {used:.3f} by processor time"
+        print(f"  {side:8} {rate:12,.2f} {unit}   {text}")
 
 
 def main():

@@ -10,6 +10,7 @@ use paceline_engine::{
     TaskContext, TaskPlace, TrainSettings, TrainingTask, Workload, run_evaluator, run_server,
     run_worker,
 };
+use paceline_net::Credentials;
 use paceline_place::{Cluster, Role, bind_named, inherited_listener, run_token};
 use paceline_record::RunDir;
 use paceline_record::names::files;
@@ -67,6 +68,21 @@ impl TaskStart {
     }
 }
 
+impl TaskStart {
+    /// What the task shows to others.
+    fn credentials(
+        &self,
+        plan: &Plan,
+        options: &TrainOptions,
+        stop: &StopSource,
+    ) -> Result<Credentials, Failure> {
+        // A launcher that does not restart its tasks has launched only some of the run's.
+        let is_local = stop.channel.is_some() && !self.is_not_restarted;
+        let launched = options.known_dir().filter(|_| is_local);
+        credentials(plan, &self.cluster.task.to_string(), launched, &self.token)
+    }
+}
+
 /// Runs this process's task of the cluster. Only a coordinator that was not launched has a result.
 pub(crate) fn run_task(
     job: &RawJob,
@@ -75,15 +91,11 @@ pub(crate) fn run_task(
     options: &TrainOptions,
     stop: StopSource,
 ) -> Result<Option<FinishedRun>, Failure> {
-    let TaskStart { ref cluster, token, listener, activity, is_not_restarted, losses } = start;
+    let credentials = &start.credentials(plan, options, &stop)?;
+    let TaskStart { ref cluster, listener, activity, is_not_restarted, losses, .. } = start;
     // Of a run without servers, only substitutes of lost workers are launched by other workers.
     let is_substitute = is_not_restarted && stop.channel.is_some();
     activity.introduce(&cluster.task.to_string(), None);
-    // A launcher that does not restart its tasks has launched only some of the run's.
-    let is_local = stop.channel.is_some() && !is_not_restarted;
-    let name = cluster.task.to_string();
-    let launched = options.known_dir().filter(|_| is_local);
-    let credentials = &credentials(plan, &name, launched, &token)?;
     let depot = DepotPlace::of(plan, cluster, credentials)?;
     let depot = depot.as_ref();
     let depot_listener = depot.map_or(Ok(None), DepotPlace::listen)?;

@@ -22,15 +22,15 @@ fn statement() -> Statement {
 }
 
 /// A stream that has these bytes and takes everything.
-struct Wire<'a>(&'a [u8]);
+struct ForeignStream<'a>(&'a [u8]);
 
-impl Read for Wire<'_> {
+impl Read for ForeignStream<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.0.read(bytes)
     }
 }
 
-impl Write for Wire<'_> {
+impl Write for ForeignStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }
@@ -55,9 +55,10 @@ pub(crate) fn handshake(bytes: &[u8]) {
         let dialer = Dialer::new(&credentials, statement());
         assert!(dialer.is_ok_and(|dialer| dialer.answer(challenge).is_err()), "a forged answer");
     }
-    let accepted = MessageChannel::accept(Wire(bytes), &credentials, Service::Files);
+    let accepted = MessageChannel::accept(ForeignStream(bytes), &credentials, Service::Files);
     assert!(accepted.is_err(), "a stranger is let in");
-    let dialled = MessageChannel::dial(Wire(bytes), &credentials, Service::Files, "worker:0");
+    let dialled =
+        MessageChannel::dial(ForeignStream(bytes), &credentials, Service::Files, "worker:0");
     assert!(dialled.is_err(), "a stranger is believed");
 }
 
@@ -88,22 +89,23 @@ fn identity() -> Option<&'static TlsIdentity> {
 pub(crate) fn tls(bytes: &[u8]) {
     let Some(identity) = identity() else { unreachable!("certificates can be made") };
     let credentials = credentials().with_tls(identity.clone());
-    let accepted = MessageChannel::accept(Wire(bytes), &credentials, Service::Files);
+    let accepted = MessageChannel::accept(ForeignStream(bytes), &credentials, Service::Files);
     assert!(accepted.is_err(), "a stranger is let in");
-    let dialled = MessageChannel::dial(Wire(bytes), &credentials, Service::Files, "worker:0");
+    let dialled =
+        MessageChannel::dial(ForeignStream(bytes), &credentials, Service::Files, "worker:0");
     let received = dialled.and_then(|mut channel| channel.receive(MOST_BYTES).map(|_| ()));
     assert!(received.is_err(), "a stranger is believed");
 }
 
 /// A client's first message, as TLS sends it.
 pub(crate) fn tls_seeds() -> Vec<Vec<u8>> {
-    struct Recorder(Vec<u8>);
-    impl Read for Recorder {
+    struct SentBytes(Vec<u8>);
+    impl Read for SentBytes {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Ok(0)
         }
     }
-    impl Write for Recorder {
+    impl Write for SentBytes {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.extend_from_slice(bytes);
             Ok(bytes.len())
@@ -113,10 +115,10 @@ pub(crate) fn tls_seeds() -> Vec<Vec<u8>> {
             Ok(())
         }
     }
-    let mut recorder = Recorder(Vec::new());
+    let mut sent = SentBytes(Vec::new());
     let session = identity().and_then(|identity| identity.dial("worker:0").ok());
     if let Some(mut session) = session {
-        let _ = session.write(&mut recorder, &[io::IoSlice::new(b"hello")]);
+        let _ = session.write(&mut sent, &[io::IoSlice::new(b"hello")]);
     }
-    vec![recorder.0]
+    vec![sent.0]
 }

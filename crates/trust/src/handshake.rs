@@ -2,7 +2,7 @@
 //!
 //! | message | from | bytes |
 //! |---|---|---|
-//! | first | dialer | magic 4, version 2, service and seals 1, role 1, slot 4, incarnation 8, nonce 32 |
+//! | first | dialer | magic 4, version 2, service 1, role 1, slot 4, incarnation 8, nonce 32 |
 //! | challenge | acceptor | magic 4, version 2, status 1, reserved 1, nonce 32, proof 32 |
 //! | proof | dialer | 32 |
 //!

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use paceline_trust::{Credentials, MessageChannel, Service};
+use paceline_trust::{Credentials, MessageChannel, Service, TlsIdentity};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -81,6 +81,15 @@ impl MeetingChannel {
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         };
         !is_open || stream.set_nonblocking(false).is_err()
+    }
+}
+
+/// What processes show at a meeting with this secret.
+pub(super) fn meeting_credentials(secret: &str, tls: Option<&TlsIdentity>) -> Credentials {
+    let credentials = Credentials::with_token(secret.as_bytes());
+    match tls {
+        None => credentials,
+        Some(identity) => credentials.with_tls(identity.clone()),
     }
 }
 

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use paceline_trust::{Credentials, TlsIdentity};
 
-use super::channel::MeetingChannel;
-use super::credentials;
+use super::channel::{MeetingChannel, meeting_credentials};
 use super::file::MeetingPoint;
 use super::hooks::MeetingHooks;
 use super::message::{Agreed, HolderMessage, Introduction};
@@ -150,7 +149,7 @@ impl MeetingSearch<'_> {
     /// counts the wrong proofs.
     fn credentials_with(&self, secret: &str) -> Credentials {
         let mut known = self.credentials.borrow_mut();
-        let new = || credentials(secret, self.tls);
+        let new = || meeting_credentials(secret, self.tls);
         known.entry(secret.to_owned()).or_insert_with(new).clone()
     }
 

@@ -25,8 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use paceline_trust::{Credentials, StrangerRoom, TlsIdentity};
+use paceline_trust::{StrangerRoom, TlsIdentity};
 
+use self::channel::meeting_credentials;
 use self::file::{MeetingFile, MeetingPoint};
 use self::guest::{Joined, MeetingSearch};
 use self::holder::{HeldMeeting, MAX_STRANGERS};
@@ -174,7 +175,7 @@ impl MeetingSettings<'_> {
 
     fn held<'a>(&'a self, secret: &'a str) -> HeldMeeting<'a> {
         HeldMeeting {
-            credentials: credentials(secret, self.tls),
+            credentials: meeting_credentials(secret, self.tls),
             size: self.place.size,
             roles: self.roles,
             hosts: self.place.hosts.as_deref(),
@@ -223,15 +224,6 @@ impl MeetingSettings<'_> {
             credentials: RefCell::default(),
         };
         Meeting::new(search.join(&introduction)?, rank, sockets)
-    }
-}
-
-/// What processes show at a meeting with this secret.
-fn credentials(secret: &str, tls: Option<&TlsIdentity>) -> Credentials {
-    let credentials = Credentials::with_token(secret.as_bytes());
-    match tls {
-        None => credentials,
-        Some(identity) => credentials.with_tls(identity.clone()),
     }
 }
 

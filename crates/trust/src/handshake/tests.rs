@@ -110,7 +110,8 @@ proptest! {
         if message == 0 {
             flip(&mut first);
         }
-        let challenged = HandshakeAcceptor::challenge(&credentials(), SERVICE, VERSION, true, &first);
+        let own = credentials();
+        let challenged = HandshakeAcceptor::challenge(&own, SERVICE, VERSION, true, &first);
         let Ok((acceptor, mut answer)) = challenged else { return Ok(()) };
         if message == 1 {
             flip(&mut answer);
@@ -137,7 +138,8 @@ proptest! {
             answer[6] = ACCEPTED;
         }
         prop_assert!(dial().answer(&answer).is_err());
-        let challenged = HandshakeAcceptor::challenge(&credentials(), SERVICE, VERSION, true, &first);
+        let own = credentials();
+        let challenged = HandshakeAcceptor::challenge(&own, SERVICE, VERSION, true, &first);
         if let Ok((acceptor, _)) = challenged {
             prop_assert!(is_likely && acceptor.finish(&[0; PROOF_BYTES]).is_err());
         }

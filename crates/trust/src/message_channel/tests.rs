@@ -7,7 +7,7 @@ use crate::tls::tests::identities;
 
 const MOST: usize = 1 << 20;
 
-type Channel = MessageChannel<TcpStream>;
+type TcpChannel = MessageChannel<TcpStream>;
 
 fn token(text: &str) -> Credentials {
     Credentials::with_token(text.as_bytes())
@@ -22,7 +22,7 @@ fn prepared(stream: TcpStream) -> TcpStream {
 fn connect(
     [acceptor, dialer]: [&Credentials; 2],
     [held, wanted]: [Service; 2],
-) -> [io::Result<Channel>; 2] {
+) -> [io::Result<TcpChannel>; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::scope(|scope| {
@@ -37,7 +37,7 @@ fn connect(
     })
 }
 
-fn open(both: &[Credentials; 2]) -> [Channel; 2] {
+fn open(both: &[Credentials; 2]) -> [TcpChannel; 2] {
     let [acceptor, dialer] = both;
     let opened = connect([acceptor, dialer], [Service::Files; 2]);
     opened.map(|side| side.map_err(|error| error.to_string()).unwrap())
@@ -60,7 +60,7 @@ fn messages_travel_both_ways_sealed_and_encrypted() {
         dialer.send(&[]).unwrap();
         assert_eq!(acceptor.receive(MOST).unwrap(), Some(&b"in pieces"[..]));
         assert_eq!(acceptor.receive(MOST).unwrap(), Some(&b""[..]));
-        let long: Vec<u8> = (0..300_000_u32).map(|i| (i * 7 >> 3) as u8).collect();
+        let long: Vec<u8> = (0..300_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
         acceptor.send(&[&long]).unwrap();
         assert_eq!(dialer.receive(MOST).unwrap(), Some(&long[..]));
         // A message that is not there yet is received later.
@@ -125,18 +125,18 @@ fn a_side_without_a_certificate_or_with_that_of_another_task_is_refused() {
 
 /// A stream in memory whose bytes can be changed on the way.
 #[derive(Default)]
-struct Wire {
+struct MemoryStream {
     incoming: std::collections::VecDeque<u8>,
     outgoing: Vec<u8>,
 }
 
-impl Read for Wire {
+impl Read for MemoryStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.incoming.is_empty() { Ok(0) } else { self.incoming.read(bytes) }
     }
 }
 
-impl Write for Wire {
+impl Write for MemoryStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.outgoing.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -151,7 +151,7 @@ impl Write for Wire {
 fn a_changed_repeated_or_lost_message_ends_the_connection() {
     let keys = FrameKeys { send: [1; 32], receive: [1; 32] };
     let end = || {
-        let mut channel = MessageChannel::new(Wire::default(), None);
+        let mut channel = MessageChannel::new(MemoryStream::default(), None);
         channel.protect(Some(&keys));
         channel
     };
@@ -165,7 +165,7 @@ fn a_changed_repeated_or_lost_message_ends_the_connection() {
     let receive = |bytes: &[u8], count: usize| {
         let mut receiver = end();
         receiver.stream.incoming.extend(bytes);
-        (0..count).map(|_| receiver.receive(MOST).map(|_| ())).collect::<io::Result<()>>()
+        (0..count).try_for_each(|_| receiver.receive(MOST).map(|_| ()))
     };
     assert!(receive(&messages.concat(), 2).is_ok());
     let wrong = |bytes: &[u8], count: usize| receive(bytes, count).unwrap_err().kind();
