@@ -251,7 +251,6 @@ fn settings_that_cannot_be_used_are_refused() {
     refused(softmax().stop(Stop::default()), "the run never stops");
     refused(softmax().share(Sharing::servers(0)), "needs a server");
     refused(softmax().share(Sharing::mesh(2).mode(Mode::Single)), "one worker");
-    refused(sparse().share(Sharing::mesh(2)), "a mesh has no sparse models");
     let rounded = WireFormat::Bf16;
     refused(softmax().share(Sharing::none().wire(rounded)), "nothing travels");
     let servers = Sharing::servers(1).workers(2);

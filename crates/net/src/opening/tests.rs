@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use paceline_exchange::PeerRole;
+use paceline_exchange::{PROTOCOL_VERSION, PeerRole};
 
 use super::*;
 
@@ -139,12 +139,10 @@ fn a_task_of_an_older_version_is_told_both_versions() {
     let body = hello.encode();
     let frame = [&Header::new(FrameKind::Hello, body.len()).encode()[..], &body].concat();
     let (_, end, opened) = accept(&frame);
-    assert_eq!(opened.err().unwrap().to_string(), "protocol version 8, not 9");
+    let says = format!("protocol version 8, not {PROTOCOL_VERSION}");
+    assert_eq!(opened.err().unwrap().to_string(), says);
     let (header, body) = end.outgoing.split_first_chunk::<HEADER_BYTES>().unwrap();
     assert_eq!(Header::decode(header).unwrap().kind, FrameKind::Refuse);
     let refusal = Refusal::decode(body).unwrap();
-    assert_eq!(
-        (refusal.code, &refusal.text[..]),
-        (RefuseCode::WrongVersion, "protocol version 8, not 9")
-    );
+    assert_eq!((refusal.code, refusal.text), (RefuseCode::WrongVersion, says));
 }
