@@ -288,27 +288,32 @@ fn evaluate() -> Vec<KeySpec> {
     ]
 }
 
+/// The learning rate, whose default depends on the model and the optimizer's `kind`.
+fn optimizer_rate(kind: &'static str) -> KeySpec {
+    let rate = "learning rate; the initial one if there is a schedule";
+    key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate)
+        .default_when("0.15", &[(MODEL, &["softmax"]), (kind, &["sgd"])])
+        .default_when("0.3", &[(MODEL, &["logistic"]), (kind, &["sgd"])])
+        .default_when("0.03", &[(MODEL, &["logistic"]), (kind, &["adagrad"])])
+        .default_when("0.05", &[(MODEL, FACTORS), (kind, &["adagrad"])])
+        .default_when("0.1", &[(MODEL, FACTORS), (kind, &["sgd"])])
+        .default_when("0.1", &[(MODEL, SOFTMAX), (kind, &["adagrad"])])
+        .default_when("0.4", &[(kind, &["ftrl"])])
+        .default_when("0.0001", &[(MODEL, &["alexnet"]), (kind, &["adam"])])
+        .default_when("0.001", &[(kind, &["adam"])])
+        .when(KeyCondition::NotInBothGroups("rate"))
+}
+
 fn optimizer() -> Vec<KeySpec> {
     let kind = OPTIMIZER;
     let kinds = ValueKind::Word(&["sgd", "momentum", "adagrad", "adam", "ftrl"]);
-    let rate = "learning rate; the initial one if there is a schedule";
     let decay = "weight decay: this factor times the parameter is added to its gradient";
     let mut keys = vec![
         key(kind, kinds, "\"sgd\"", "optimizer, which turns gradients into updates")
             .default_when("\"adam\"", &[(MODEL, &["lenet", "alexnet", "network"])])
             .default_when("\"adagrad\"", &[(MODEL, FACTORS)])
             .default_when("\"adagrad\"", &[(MODEL, SOFTMAX)]),
-        key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate)
-            .default_when("0.15", &[(MODEL, &["softmax"]), (kind, &["sgd"])])
-            .default_when("0.3", &[(MODEL, &["logistic"]), (kind, &["sgd"])])
-            .default_when("0.03", &[(MODEL, &["logistic"]), (kind, &["adagrad"])])
-            .default_when("0.05", &[(MODEL, FACTORS), (kind, &["adagrad"])])
-            .default_when("0.1", &[(MODEL, FACTORS), (kind, &["sgd"])])
-            .default_when("0.1", &[(MODEL, SOFTMAX), (kind, &["adagrad"])])
-            .default_when("0.4", &[(kind, &["ftrl"])])
-            .default_when("0.0001", &[(MODEL, &["alexnet"]), (kind, &["adam"])])
-            .default_when("0.001", &[(kind, &["adam"])])
-            .when(KeyCondition::NotInBothGroups("rate")),
+        optimizer_rate(kind),
         key("train.optimizer.decay", ValueKind::From(0.0), "0.0", decay)
             .when(KeyCondition::NotInBothGroups("decay")),
         key(

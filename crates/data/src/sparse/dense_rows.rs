@@ -43,7 +43,7 @@ impl DenseRows {
                  any number"
             )));
         }
-        let classes = Arc::new(RowClasses::of(&set)?);
+        let classes = Arc::new(RowClasses::of(set.train.stored_labels(), &set.origin)?);
         Ok(set.map(|rows| DenseRows { rows, classes: classes.clone() }))
     }
 }

@@ -27,6 +27,7 @@ mod blocks;
 mod buffer;
 mod build;
 mod cache;
+mod class_rows;
 mod clean;
 mod click_files;
 mod collected_rows;

@@ -1,11 +1,7 @@
 //! The classes of rows that have more than two.
 
-use std::sync::Arc;
-
 use super::label_rule::LabelRule;
-use super::rows::SparseRows;
 use crate::error::DataError;
-use crate::train_test::TrainTest;
 
 /// The class of each stored label, and what the classes are called.
 #[derive(Clone, Debug)]
@@ -17,14 +13,14 @@ pub(super) struct RowClasses {
 
 impl RowClasses {
     /// The labels of the training set, in ascending order, of rows that were opened with
-    /// [`LabelRule::Classes`].
+    /// [`LabelRule::Classes`]. The sets of stored labels are those of training and test rows from
+    /// `origin`.
     ///
     /// # Errors
     /// If there are fewer than two classes, or the test set has a label that the training set
     /// lacks.
-    pub(super) fn of(set: &TrainTest<SparseRows>) -> Result<Self, DataError> {
-        let wrong = |what: String| DataError::Sparse { path: (&set.origin).into(), what };
-        let [train, test] = set.train.stored_labels();
+    pub(super) fn of([train, test]: [[u64; 4]; 2], origin: &str) -> Result<Self, DataError> {
+        let wrong = |what: String| DataError::Sparse { path: origin.into(), what };
         let has = |set: &[u64; 4], label: usize| set[label / 64] >> (label % 64) & 1 == 1;
         let label_of = |stored: usize| stored as i64 + LabelRule::FIRST_CLASS;
         if let Some(unseen) = (0..256).find(|&label| has(&test, label) && !has(&train, label)) {
@@ -44,61 +40,21 @@ impl RowClasses {
         Ok(Self { of_label, names })
     }
 
+    /// Classes whose numbers are the stored labels.
+    ///
+    /// # Panics
+    /// If there are more than 256.
+    pub(super) fn of_names(names: &[String]) -> Self {
+        assert!(names.len() <= 256, "{} classes", names.len());
+        Self { of_label: std::array::from_fn(|label| label as u32), names: names.to_vec() }
+    }
+
+    #[inline]
     pub(super) fn class(&self, stored: u32) -> u32 {
         self.of_label[stored as usize]
     }
 
     pub(super) fn names(&self) -> &[String] {
         &self.names
-    }
-}
-
-impl TrainTest<SparseRows> {
-    /// Rows that were opened with [`LabelRule::Classes`], with the labels of the training set, in
-    /// ascending order, as classes.
-    ///
-    /// # Errors
-    /// If there are fewer than two classes, or the test set has a label that the training set
-    /// lacks.
-    pub fn with_label_classes(self) -> Result<Self, DataError> {
-        let classes = RowClasses::of(&self)?;
-        Ok(self.of_classes(classes))
-    }
-
-    /// Rows whose labels are the indices of these classes.
-    ///
-    /// # Panics
-    /// If there are more than 256.
-    #[must_use]
-    pub fn with_class_names(self, names: &[String]) -> Self {
-        assert!(names.len() <= 256, "{} classes", names.len());
-        let of_label = std::array::from_fn(|label| label as u32);
-        self.of_classes(RowClasses { of_label, names: names.to_vec() })
-    }
-
-    fn of_classes(self, classes: RowClasses) -> Self {
-        let classes = Arc::new(classes);
-        self.map(|mut rows| {
-            rows.classes = Some(classes.clone());
-            rows
-        })
-    }
-}
-
-impl SparseRows {
-    /// The number of classes: two, unless the rows were given others.
-    pub fn classes(&self) -> usize {
-        self.classes.as_ref().map_or(2, |classes| classes.names.len())
-    }
-
-    /// The names of the classes; empty if the rows have the labels 0 and 1.
-    pub fn class_names(&self) -> &[String] {
-        self.classes.as_ref().map_or(&[], |classes| &classes.names)
-    }
-
-    /// The class of a stored label.
-    #[inline]
-    pub(crate) fn class_of(&self, stored: u32) -> u32 {
-        self.classes.as_ref().map_or(stored, |classes| classes.class(stored))
     }
 }
