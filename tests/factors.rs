@@ -32,7 +32,7 @@ fn one_worker_gives_the_bits_of_a_single_process_for_every_model_of_pairs() {
 #[test]
 fn a_factorization_machine_closes_most_of_the_gap_between_a_linear_model_and_the_true_odds() {
     let sandbox = Sandbox::new();
-    // Four million rows close 84 % (docs/models.md); these take seconds.
+    // Four million rows of weaker pairs close 80 % (docs/models.md); these take seconds.
     let data = [
         "data.kind=clicks",
         "data.features=20000",

@@ -288,6 +288,22 @@ fn evaluate() -> Vec<KeySpec> {
     ]
 }
 
+/// The learning rate, whose default depends on the model and the optimizer's `kind`.
+fn optimizer_rate(kind: &'static str) -> KeySpec {
+    let rate = "learning rate; the initial one if there is a schedule";
+    key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate)
+        .default_when("0.15", &[(MODEL, &["softmax"]), (kind, &["sgd"])])
+        .default_when("0.3", &[(MODEL, &["logistic"]), (kind, &["sgd"])])
+        .default_when("0.03", &[(MODEL, &["logistic"]), (kind, &["adagrad"])])
+        .default_when("0.05", &[(MODEL, FACTORS), (kind, &["adagrad"])])
+        .default_when("0.1", &[(MODEL, FACTORS), (kind, &["sgd"])])
+        .default_when("0.1", &[(MODEL, SOFTMAX), (kind, &["adagrad"])])
+        .default_when("0.4", &[(kind, &["ftrl"])])
+        .default_when("0.0001", &[(MODEL, &["alexnet"]), (kind, &["adam"])])
+        .default_when("0.001", &[(kind, &["adam"])])
+        .when(KeyCondition::NotInBothGroups("rate"))
+}
+
 fn optimizer() -> Vec<KeySpec> {
     let kind = OPTIMIZER;
     let kinds = ValueKind::Word(&["sgd", "momentum", "adagrad", "adam", "ftrl"]);
@@ -297,7 +313,7 @@ fn optimizer() -> Vec<KeySpec> {
             .default_when("\"adam\"", &[(MODEL, &["lenet", "alexnet", "network"])])
             .default_when("\"adagrad\"", &[(MODEL, FACTORS)])
             .default_when("\"adagrad\"", &[(MODEL, SOFTMAX)]),
-        rate(),
+        optimizer_rate(kind),
         key("train.optimizer.decay", ValueKind::From(0.0), "0.0", decay)
             .when(KeyCondition::NotInBothGroups("decay")),
         key(
@@ -356,22 +372,6 @@ fn optimizer() -> Vec<KeySpec> {
     ];
     keys.extend(optimizer_groups());
     keys
-}
-
-fn rate() -> KeySpec {
-    let kind = OPTIMIZER;
-    let rate = "learning rate; the initial one if there is a schedule";
-    key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate)
-        .default_when("0.15", &[(MODEL, &["softmax"]), (kind, &["sgd"])])
-        .default_when("0.3", &[(MODEL, &["logistic"]), (kind, &["sgd"])])
-        .default_when("0.03", &[(MODEL, &["logistic"]), (kind, &["adagrad"])])
-        .default_when("0.05", &[(MODEL, FACTORS), (kind, &["adagrad"])])
-        .default_when("0.1", &[(MODEL, FACTORS), (kind, &["sgd"])])
-        .default_when("0.1", &[(MODEL, SOFTMAX), (kind, &["adagrad"])])
-        .default_when("0.4", &[(kind, &["ftrl"])])
-        .default_when("0.0001", &[(MODEL, &["alexnet"]), (kind, &["adam"])])
-        .default_when("0.001", &[(kind, &["adam"])])
-        .when(KeyCondition::NotInBothGroups("rate"))
 }
 
 fn observe() -> Vec<KeySpec> {

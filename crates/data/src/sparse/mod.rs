@@ -27,7 +27,7 @@ mod blocks;
 mod buffer;
 mod build;
 mod cache;
-mod classed_rows;
+mod class_rows;
 mod clean;
 mod click_files;
 mod collected_rows;

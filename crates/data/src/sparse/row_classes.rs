@@ -13,15 +13,14 @@ pub(super) struct RowClasses {
 
 impl RowClasses {
     /// The labels of the training set, in ascending order, of rows that were opened with
-    /// [`LabelRule::Classes`]. `stored` has a bit for each stored label of the training and the
-    /// test set; `origin` is where the rows come from.
+    /// [`LabelRule::Classes`]. The sets of stored labels are those of training and test rows from
+    /// `origin`.
     ///
     /// # Errors
     /// If there are fewer than two classes, or the test set has a label that the training set
     /// lacks.
-    pub(super) fn of(stored: [[u64; 4]; 2], origin: &str) -> Result<Self, DataError> {
+    pub(super) fn of([train, test]: [[u64; 4]; 2], origin: &str) -> Result<Self, DataError> {
         let wrong = |what: String| DataError::Sparse { path: origin.into(), what };
-        let [train, test] = stored;
         let has = |set: &[u64; 4], label: usize| set[label / 64] >> (label % 64) & 1 == 1;
         let label_of = |stored: usize| stored as i64 + LabelRule::FIRST_CLASS;
         if let Some(unseen) = (0..256).find(|&label| has(&test, label) && !has(&train, label)) {
@@ -41,16 +40,16 @@ impl RowClasses {
         Ok(Self { of_label, names })
     }
 
-    /// The classes with these names, whose indices are the stored labels.
+    /// Classes whose numbers are the stored labels.
     ///
     /// # Panics
     /// If there are more than 256.
-    pub(super) fn named(names: &[String]) -> Self {
+    pub(super) fn of_names(names: &[String]) -> Self {
         assert!(names.len() <= 256, "{} classes", names.len());
-        let of_label = std::array::from_fn(|label| label as u32);
-        Self { of_label, names: names.to_vec() }
+        Self { of_label: std::array::from_fn(|label| label as u32), names: names.to_vec() }
     }
 
+    #[inline]
     pub(super) fn class(&self, stored: u32) -> u32 {
         self.of_label[stored as usize]
     }

@@ -1,4 +1,4 @@
-//! Rows with more than two classes.
+//! Rows of more than two classes.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::error::DataError;
 use crate::train_test::TrainTest;
 
 impl TrainTest<SparseRows> {
-    /// Rows that were opened with `LabelRule::Classes`, with the labels of the training set, in
-    /// ascending order, as classes.
+    /// Rows that were opened with [`LabelRule::Classes`](super::LabelRule::Classes), with the
+    /// labels of the training set, in ascending order, as classes.
     ///
     /// # Errors
     /// If there are fewer than two classes, or the test set has a label that the training set
@@ -25,7 +25,7 @@ impl TrainTest<SparseRows> {
     /// If there are more than 256.
     #[must_use]
     pub fn with_class_names(self, names: &[String]) -> Self {
-        self.of_classes(RowClasses::named(names))
+        self.of_classes(RowClasses::of_names(names))
     }
 
     fn of_classes(self, classes: RowClasses) -> Self {
