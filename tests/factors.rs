@@ -138,7 +138,7 @@ fn explain_predicts_the_memory_of_the_table() {
     let limited = ["--set", "model.kind=ffm", "--set", "data.features=1000000"];
     let shared = ["--set", "cluster.mode=sync", "--set", "cluster.memory=3mb"];
     let printed = sandbox.ok(&[&["explain"], &limited[..], &shared].concat()).stdout;
-    let says = ["in each server for the index of 1,000,001 keys", "too much", "3 MB"];
+    let says = ["in each server for the index of 1,000,001 keys", "too much", "3.0 MB"];
     assert_says(&text(printed), &says);
 }
 
@@ -185,7 +185,7 @@ fn a_table_beyond_the_memory_of_the_job_ends_the_run_with_its_number_of_keys() {
         assert_ne!(output.code, Some(0), "{output:?}");
         output.stderr
     };
-    let before = "the index of 300001 keys takes 1.2 MB, and cluster.memory is 1 MB";
+    let before = "the index of 300001 keys takes 1.2 MB, and cluster.memory is 1.0 MB";
     assert_says(&fails("single", "1mb"), &[before]);
     for mode in ["single", "sync", "mirrored"] {
         let printed = fails(mode, "2mb");

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::thread;
 
+use paceline_exchange::PROTOCOL_VERSION;
 use paceline_trust::{CHALLENGE_BYTES, FIRST_BYTES};
 
 use crate::support::{
@@ -99,7 +100,8 @@ fn a_server_of_another_version_is_named_by_the_workers() {
     let worker = task(&sandbox, port, "worker:0", "", &[ENDLESS, "cluster.start_timeout_s=2"]);
     let output = worker.finish_task();
     assert_eq!(output.code, Some(2), "{output:?}");
-    assert_says(&output.stderr, &["ps:0 at", "wrong version (protocol version 99, not 9)"]);
+    let versions = format!("wrong version (protocol version 99, not {PROTOCOL_VERSION})");
+    assert_says(&output.stderr, &["ps:0 at", &versions]);
 }
 
 #[test]
