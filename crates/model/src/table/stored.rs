@@ -44,7 +44,8 @@ impl ParamTable {
     /// to continue with; `None` behind the last one. Keys whose cells are all zero in a table that
     /// has all keys are left out, as an empty table has zeros too.
     pub fn copy_stored(&self, from: usize, most: usize, out: &mut StoredEntries) -> Option<usize> {
-        (out.keys.clear(), out.cells.clear());
+        out.keys.clear();
+        out.cells.clear();
         let end = self.keys().end;
         for key in from..end {
             if out.keys.len() == most {
@@ -111,7 +112,8 @@ impl ParamTable {
     /// As [`copy_stored`](Self::copy_stored), for the keys without an entry that updates have named
     /// ([`EntryPolicy`](super::EntryPolicy)): a key's only cell has the bits of how many have.
     pub fn copy_counts(&self, from: usize, most: usize, out: &mut StoredEntries) -> Option<usize> {
-        (out.keys.clear(), out.cells.clear());
+        out.keys.clear();
+        out.cells.clear();
         let table = self.as_entries().filter(|table| table.policy.min_count > 1)?;
         for key in from..self.keys().end {
             if out.keys.len() == most {
