@@ -46,7 +46,7 @@ impl TablePlan {
             layout.push("shared", &[self.shared], Group::Biases);
         }
         let optimizer: OptimizerSpec =
-            if self.decays { Sgd::new(0.1).decay(0.3) } else { AdaGrad::new(0.1).into() };
+            if self.decays { Sgd::new(0.1).decay(0.3) } else { AdaGrad::new(0.1) };
         let model = EntryModel { features: self.features, layout };
         let keys = 0..model.layout.keys();
         ParamTable::allocate_with(optimizer, &model, keys, 7, self.policy).unwrap()
@@ -56,7 +56,7 @@ impl TablePlan {
 /// The gradient of a worker's batch: its keys, which depend on slot and step, and numbers that
 /// depend on what the table says of them.
 pub(crate) fn keyed_gradient(table: &ParamTable, slot: usize, step: u64) -> (Vec<u32>, Vec<f32>) {
-    let named = |key: &u32| mix(u64::from(*key) * 31 + slot as u64 * 7 + step) % 3 == 0;
+    let named = |key: &u32| mix(u64::from(*key) * 31 + slot as u64 * 7 + step).is_multiple_of(3);
     let keys: Vec<u32> = (0..table.keys().end as u32).filter(named).collect();
     let mut values = vec![0.0; keys.len() * table.width()];
     table.read(&keys, &mut values);
