@@ -41,6 +41,9 @@ pub(crate) struct CoordinatorConfig<'a> {
     pub epoch_steps: Option<u64>,
     /// Examples that all workers together train on in a global step.
     pub examples_per_step: usize,
+    /// Whether the number of a step says which updates the parameters contain. It does not where
+    /// servers apply each gradient when it arrives: some parts may be a push ahead of others.
+    pub has_exact_steps: bool,
     /// Runs the tests.
     pub tests: Box<dyn TestRunner + 'a>,
     /// Whether a test's result is read only when the next test is due, so that the run does not
@@ -396,18 +399,20 @@ impl<'a> Coordinator<'a> {
         let step = link.global_step();
         let last = self.last_result();
         self.record_test(last, recorder)?;
-        match self.last_test {
-            Some(last) if last.step == step => Ok(Done(self.last_test)),
-            _ if self.must_hurry(step) => Ok(Done(self.last_test)),
-            _ => {
-                let Done(()) = self.begin_test(step, link)? else { return Ok(Rewound) };
-                let tested = self.config.tests.wait();
-                self.is_ending = true;
-                let recorded = self.record_test(tested, recorder);
-                self.is_ending = false;
-                recorded.map(|()| Done(self.last_test))
-            }
+        if self.has_tested(step) || self.must_hurry(step) {
+            return Ok(Done(self.last_test));
         }
+        let Done(()) = self.begin_test(step, link)? else { return Ok(Rewound) };
+        let tested = self.config.tests.wait();
+        self.is_ending = true;
+        let recorded = self.record_test(tested, recorder);
+        self.is_ending = false;
+        recorded.map(|()| Done(self.last_test))
+    }
+
+    /// Whether the last test was one of exactly the parameters that the run has after `step`.
+    fn has_tested(&self, step: u64) -> bool {
+        self.config.has_exact_steps && self.last_test.is_some_and(|last| last.step == step)
     }
 
     /// Whether the run was interrupted, and its steps are so slow that a test would be too.

@@ -17,7 +17,7 @@ use crate::error::TrainError;
 use crate::link::Link;
 use crate::rewind::{joined_at, rewind};
 use crate::run_report::{RunFacts, RunReport, ending, summarise};
-use crate::settings::TrainSettings;
+use crate::settings::{Mode, TrainSettings};
 use crate::step_recorder::WorkDone;
 use crate::test_history::TestHistory;
 use crate::test_runner::{StepScore, TestRunner};
@@ -67,6 +67,7 @@ pub(crate) fn run_coordinator<L: Link>(
         joined_at,
         epoch_steps: settings.stop.epochs.map(|_| task.plan_steps()),
         examples_per_step: settings.examples_per_step(task.place.slots),
+        has_exact_steps: !matches!(settings.mode, Mode::Async | Mode::Bounded { .. }),
         tests: options.tests,
         // Tests that are spaced by their cost decide nothing.
         reproducible: options.reproducible && settings.evaluate.every.is_some(),

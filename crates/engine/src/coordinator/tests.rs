@@ -1,6 +1,7 @@
 use std::io;
 use std::sync::Arc;
 
+use paceline_model::Score;
 use paceline_observe::{ProgressReport, TestLoad};
 
 use super::*;
@@ -43,6 +44,7 @@ fn coordinator() -> Coordinator<'static> {
         joined_at: 0,
         epoch_steps: None,
         examples_per_step: 10,
+        has_exact_steps: true,
         tests: Box::new(NoTests),
         reproducible: false,
         context: &(),
@@ -85,4 +87,17 @@ fn progress_does_not_count_what_others_did_before() {
     coordinator.report_progress(3_020, later, &mut log).unwrap();
     assert_eq!(log.0[0].examples_per_second, 200.0);
     assert_eq!(log.0[0].left, Some(Duration::from_secs(99)));
+}
+
+#[test]
+fn a_test_during_training_is_the_last_one_only_if_the_step_defines_the_parameters() {
+    let mut coordinator = coordinator();
+    let (precision, recall, auc, is_two_class) = (None, None, None, false);
+    let score =
+        Score { examples: 9, loss: 0.5, accuracy: 0.8, is_two_class, precision, recall, auc };
+    coordinator.last_test = Some(StepScore::new(7, score));
+    assert!(coordinator.has_tested(7) && !coordinator.has_tested(8));
+    // Another server may have applied a push that the test has not seen.
+    coordinator.config.has_exact_steps = false;
+    assert!(!coordinator.has_tested(7));
 }
