@@ -2,13 +2,12 @@
 
 use paceline_model::Layout;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_observe::BestTest;
+use paceline_observe::{BestTest, TestMetric};
 
 use crate::context::{FinalModel, TaskContext, VisitPiece};
 use crate::error::TrainError;
 use crate::link::Link;
 use crate::test_runner::StepScore;
-use paceline_observe::TestMetric;
 
 /// Keeps the parameters of the best test.
 pub(crate) struct BestKeeper {

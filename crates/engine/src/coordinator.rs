@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_observe::{BestTest, LoopProgress, Recorder, StopReason, TestPacer, TestRecord};
+use paceline_observe::{
+    BestSettings, BestTest, LoopProgress, Recorder, StopReason, TestPacer, TestRecord,
+};
 
 use crate::best_model::BestKeeper;
 use crate::context::TaskContext;
@@ -14,7 +16,6 @@ use crate::settings::{CheckpointSettings, Stop};
 use crate::test_history::{JudgedBy, TestHistory, judged};
 use crate::test_runner::{StepScore, TestResult, TestRunner};
 use crate::test_watch::LAST_TEST;
-use paceline_observe::BestSettings;
 
 /// The train loss is the mean of this many losses.
 const LOSSES: usize = 100;
@@ -107,13 +108,10 @@ impl<'a> Coordinator<'a> {
 
     /// Decides when the checkpoint after the one of `step` is due.
     fn plan_checkpoint(&mut self, step: u64, now: Instant) {
-        let Some(CheckpointSettings { every_steps, every_seconds, .. }) = self.config.checkpoint
-        else {
-            return;
-        };
-        self.next_checkpoint = every_steps.map_or(u64::MAX, |every| next_multiple(step, every));
+        let Some(checkpoint) = self.config.checkpoint else { return };
+        self.next_checkpoint = checkpoint.next_step(step);
         let later = |seconds| now.checked_add(Duration::try_from_secs_f64(seconds).ok()?);
-        self.checkpoint_time = every_seconds.and_then(later);
+        self.checkpoint_time = checkpoint.every_seconds.and_then(later);
     }
 
     /// Requests a checkpoint if one is due. Once the run is stopping the final checkpoint takes
@@ -440,11 +438,6 @@ impl<'a> Coordinator<'a> {
         let own = now.saturating_duration_since(self.started).as_secs_f64();
         self.config.history.trained_s() + own
     }
-}
-
-/// The first multiple of `every` after `step`.
-fn next_multiple(step: u64, every: u64) -> u64 {
-    (step / every).saturating_add(1).saturating_mul(every)
 }
 
 mod progress;

@@ -106,14 +106,12 @@ pub use paceline_checkpoint as checkpoint;
 pub use paceline_checkpoint::{StepLayout, layout_digest};
 pub use paceline_exchange::{JobIdentity, WireFormat};
 pub use paceline_net::LossReport;
+pub use paceline_observe::{BestSettings, Divergence, StopReason, TestMetric};
 
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 pub use error::TrainError;
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
-pub use paceline_observe::Divergence;
-pub use paceline_observe::StopReason;
-pub use paceline_observe::{BestSettings, TestMetric};
 pub use run_report::RunReport;
 pub use server_task::{ServerTask, run_server};
 pub use session::{Session, SessionReport};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use paceline_data::{OnBad, SparseRows, TrainTest};
 use paceline_exchange::WireFormat;
 use paceline_model::{EntryPolicy, Layout, Model, OptimizerSpec, Sgd, SparseModel};
-use paceline_observe::{Recorder, Summary};
+use paceline_observe::{BestSettings, Recorder, Summary};
 
 use crate::checkpoint::{CheckpointDir, ResumePoint, ResumeRequest, ResumedModel};
 use crate::context::TaskContext;
@@ -21,7 +21,6 @@ use crate::settings::{
 };
 use crate::sharing::Sharing;
 use crate::workload::{ModelSizing, ModelSource, Shuffle, TrainingData, Workload};
-use paceline_observe::BestSettings;
 
 /// Trains a model on data, in this process.
 ///

@@ -7,10 +7,9 @@ use paceline_checkpoint::{PlannedEnd, StepLayout};
 use paceline_exchange::{JobIdentity, WireFormat};
 use paceline_model::{EntryPolicy, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
-use paceline_observe::{ModeKind, examples_per_step};
+use paceline_observe::{BestSettings, ModeKind, examples_per_step};
 
 use crate::start_model::StartModel;
-use paceline_observe::BestSettings;
 
 /// The settings of a run. All tasks of a run have equal ones.
 #[derive(Clone, Debug)]
@@ -230,6 +229,12 @@ impl CheckpointSettings {
     /// A checkpoint every `steps` global steps and at the end; the newest three stay.
     pub fn steps(steps: u64) -> Self {
         Self { every_steps: Some(steps), every_seconds: None, keep: 3 }
+    }
+
+    /// The first step after `step` of which a checkpoint is due; `u64::MAX` if steps do not count.
+    pub(crate) fn next_step(&self, step: u64) -> u64 {
+        let next = |every: u64| (step / every).saturating_add(1).saturating_mul(every);
+        self.every_steps.map_or(u64::MAX, next)
     }
 
     /// A checkpoint every `seconds` seconds and at the end; the newest three stay.

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use paceline_checkpoint::{LoggedTest, TestLog};
 use paceline_model::Score;
+use paceline_observe::{BestSettings, Patience};
 
 use crate::error::TrainError;
 use crate::test_runner::StepScore;
-use paceline_observe::{BestSettings, Patience};
 
 /// Most tests in memory.
 const MAX_TESTS: usize = 4_096;

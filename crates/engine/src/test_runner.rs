@@ -7,11 +7,11 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use paceline_model::Score;
+use paceline_observe::Patience;
 
 use crate::error::TrainError;
 use crate::evaluator::Evaluator;
 use crate::test_watch::TestWatch;
-use paceline_observe::Patience;
 
 /// A test's score and the global step of the parameters that were tested.
 #[derive(Clone, Copy, Debug)]

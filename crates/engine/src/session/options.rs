@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use paceline_model::EntryPolicy;
+use paceline_observe::TestMetric;
 
 use super::Session;
 use crate::settings::OnDivergence;
 use crate::start_model::StartModel;
-use paceline_observe::TestMetric;
 
 impl Session {
     /// Decides which features of a sparse model with several numbers for each have an entry: by
