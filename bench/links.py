@@ -6,12 +6,14 @@ Needs root. Rounds alternate, and the best time per step of each side counts.
 
     python3 bench/links.py factors [--networks alexnet,small] [--links 1gbit,10gbit]
     python3 bench/links.py sync [--links 1gbit] [--workers 2] [--servers 1]
+    python3 bench/links.py scaling [--mode mirrored|sync] [--links 1gbit,10gbit]
                            [--paceline PATH] [--cpus 1] [--steps 6] [--rounds 3]
 
 `factors` compares the automatic choice of `cluster.factors` in `mirrored` with both overrides.
 `sync` compares a step of AlexNet over servers with its bound, the larger of the computation and the
 transfer: M bytes over each worker's link, or workers * M / servers over each server's, at rate B;
-with gradients and parameters as f32 and as bf16.
+with gradients and parameters as f32 and as bf16. `scaling` compares the examples/s of AlexNet on 2
+and 4 hosts with those on one; over a server, that is on a host of its own.
 """
 
 import argparse
@@ -133,19 +135,38 @@ def sync(arguments):
                   f"  takes {run.seconds / bound:.2f} of the bound", flush=True)
 
 
+def scaling(arguments):
+    model, batch = NETWORKS["alexnet"]
+    mirrored = arguments.mode == "mirrored"
+    for link in arguments.links.split(","):
+        def job(workers):
+            return JOB.format(mode=arguments.mode, workers=workers, batch=batch, model=model,
+                              hosts=workers if mirrored else workers + 1, link=link,
+                              sharing="" if mirrored else "servers = 1", cpus=arguments.cpus,
+                              servers_at="" if mirrored else 'server = "own"')
+        best = best_of(arguments, {workers: job(workers) for workers in (1, 2, 4)})
+        for workers, run in best.items():
+            gain = workers * best[1].seconds / run.seconds
+            print(f"{arguments.mode}  {workers} workers of {arguments.cpus} cores  {link}"
+                  f"  {run.seconds:.2f} s  {workers * batch / run.seconds:.1f} examples/s"
+                  f"  {gain:.2f} times one", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("factors", "sync"))
+    parser.add_argument("what", choices=("factors", "sync", "scaling"))
     parser.add_argument("--paceline", default="target/release/paceline")
     parser.add_argument("--networks", default="alexnet,small")
     parser.add_argument("--links", default="1gbit,10gbit")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--servers", type=int, default=1)
-    parser.add_argument("--cpus", default="1")
+    parser.add_argument("--mode", default="mirrored", choices=("mirrored", "sync", "async"))
+    parser.add_argument("--cpus", help="cores of each host: 1, for `scaling` 0.5")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    (factors if arguments.what == "factors" else sync)(arguments)
+    arguments.cpus = arguments.cpus or ("0.5" if arguments.what == "scaling" else "1")
+    {"factors": factors, "sync": sync, "scaling": scaling}[arguments.what](arguments)
 
 
 main()
