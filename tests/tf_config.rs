@@ -280,6 +280,14 @@ fn a_secret_that_others_could_guess_is_refused() {
 
 #[test]
 fn a_task_outside_the_cluster_is_refused() {
+    let single = "cluster.mode is single, which has neither servers nor an evaluator";
+    for role in ["ps", "worker", "evaluator"] {
+        let run = ManualRun::new(cluster_of(1, &[1]), &["cluster.mode=single"]);
+        let output = run.start(role, 0).finish();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert_says(&output.stderr, &["error: ", single, &format!("this task {role}:0")]);
+        assert!(!run.run().path.exists(), "a run of its own");
+    }
     for (cluster, role, index, says) in [
         (cluster_of(2, &[1]), "worker", 2, "worker:2 is not in the cluster"),
         (cluster_of(2, &[1]), "boss", 0, "boss"),

@@ -18,6 +18,10 @@ fn a_path_without_its_kind_does_not_train_on_generated_digits() {
     let printed = sandbox.fails(2, &["train", "--set", "data.path=people.csv"]);
     assert_says(&printed, &["no column is the label", "data.columns.NAME = \"label\""]);
     assert_eq!(sandbox.tree(), ["people.csv"]);
+    sandbox.write("rows.svm", "x 1:1\n");
+    let printed = sandbox.fails(2, &["train", "--set", "data.path=rows.svm"]);
+    assert_says(&printed, &["rows.svm: line 1: the label is not one of 0, 1, -1, +1"]);
+    std::fs::remove_file(sandbox.path("rows.svm")).unwrap();
     sandbox.write("people", "age,income\n1,2\n");
     let printed = sandbox.fails(2, &["train", "--set", "data.path=people"]);
     assert_says(

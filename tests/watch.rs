@@ -305,6 +305,10 @@ fn what_cannot_be_watched_is_refused_with_a_remedy() {
     assert_says(&sandbox.fails(2, &empty), &["--token-file empty has 0 characters"]);
     let readable = ["watch", "runs", "--token-file", "readable"];
     assert_says(&sandbox.fails(2, &readable), &["others may read", "chmod 600 readable"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let says = [&*format!("error: --listen {taken}: "), "use another port, or 0"];
+    assert_says(&sandbox.fails(2, &["watch", "runs", "--listen", &taken]), &says);
     let training = ["train", "--watch", "--listen", "0.0.0.0:0"];
     assert_says(&sandbox.fails(2, &training), &["needs a token"]);
     assert!(!sandbox.path("runs/digits-softmax/job.toml").exists());

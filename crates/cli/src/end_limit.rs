@@ -40,6 +40,8 @@ struct ActivityState {
     has_started: bool,
     wait: Option<(Instant, String)>,
     work: Option<LongWork>,
+    /// When the task last finished to write something.
+    written: Option<Instant>,
     bar: Option<ProgressBar>,
 }
 
@@ -66,7 +68,11 @@ impl TaskActivity {
 
     /// The task does some work beside its steps.
     pub(crate) fn set_work(&self, work: LongWork) {
-        self.state().work = (!work.is_done()).then_some(work);
+        let mut state = self.state();
+        if work.is_done() && is_write(&work) {
+            state.written = Some(Instant::now());
+        }
+        state.work = (!work.is_done()).then_some(work);
     }
 
     /// Ends this process with an error if it has not ended in time after `stop` asked it to.
@@ -98,6 +104,10 @@ impl TaskActivity {
     }
 }
 
+fn is_write(work: &LongWork) -> bool {
+    !matches!(work, LongWork::Test { .. })
+}
+
 impl ActivityState {
     fn waits(&self) -> bool {
         self.wait.as_ref().is_some_and(|(at, _)| at.elapsed() < RECENT)
@@ -108,9 +118,13 @@ impl ActivityState {
         self.has_started && !self.waits()
     }
 
+    fn has_just_written(&self) -> bool {
+        self.written.is_some_and(|at| at.elapsed() < LIMIT_TO_SAVE)
+    }
+
     fn limit(&self) -> Duration {
-        let writes = |work: &LongWork| !matches!(work, LongWork::Test { .. });
-        if self.work.as_ref().is_some_and(writes) {
+        // After the model comes the summary, however long the model took.
+        if self.work.as_ref().is_some_and(is_write) || self.has_just_written() {
             LIMIT_TO_WRITE
         } else if self.saves() {
             LIMIT_TO_SAVE
@@ -132,6 +146,7 @@ impl ActivityState {
         let doing = match (&self.wait, &self.work) {
             (Some((_, text)), _) if self.waits() || !self.has_started => text.clone(),
             (_, Some(work)) => work.to_string(),
+            _ if self.has_just_written() => "it wrote what the run leaves".into(),
             _ if self.has_started => "it computed a step".into(),
             _ => "it was still starting".into(),
         };
@@ -162,10 +177,13 @@ mod tests {
         activity.start();
         assert_eq!(activity.state().limit(), LIMIT_TO_SAVE);
         activity.set_work(LongWork::Test { done: 1, total: 9 });
+        activity.set_work(LongWork::Test { done: 9, total: 9 });
         assert_eq!(activity.state().limit(), LIMIT_TO_SAVE);
         activity.set_work(LongWork::SaveModel { done: 1, total: 9 });
         assert_eq!(activity.state().limit(), LIMIT_TO_WRITE);
         activity.set_work(LongWork::SaveModel { done: 9, total: 9 });
+        assert_eq!(activity.state().limit(), LIMIT_TO_WRITE, "the summary is left to write");
+        activity.state().written = Instant::now().checked_sub(LIMIT_TO_SAVE);
         assert_eq!(activity.state().limit(), LIMIT_TO_SAVE);
         activity.set_wait(Some("waits"));
         assert_eq!(activity.state().limit(), LIMIT);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use paceline_engine::checkpoint::{PlanOrigin, ResumePoint, ResumeRequest, ResumedModel};
 use paceline_engine::{Mode, TaskPlace, TrainingTask, run_worker};
-use paceline_place::{LauncherChannel, Placement};
+use paceline_place::{Cluster, LauncherChannel, Placement, Role};
 use paceline_record::names::files;
 use paceline_record::unfinished_files;
 
@@ -93,6 +93,14 @@ fn check_placement(
                 cluster.slots()
             )));
         }
+        Placement::Listed(cluster) if is_single && !is_one_worker(cluster) => {
+            return Err(Failure::Usage(format!(
+                "cluster.mode is single, which has neither servers nor an evaluator, but \
+                 TF_CONFIG lists them and makes this task {}; each task would train the whole \
+                 job: choose another mode, or empty TF_CONFIG",
+                cluster.task
+            )));
+        }
         Placement::Listed(_) => "TF_CONFIG".to_owned(),
         Placement::Ranked(place) if is_single => {
             return Err(Failure::Usage(format!(
@@ -111,6 +119,11 @@ fn check_placement(
         )));
     }
     Ok(())
+}
+
+/// Whether the cluster has nothing beside workers, as far as this task can tell.
+fn is_one_worker(cluster: &Cluster) -> bool {
+    cluster.count(Role::Ps) == 0 && cluster.task.role != Role::Evaluator
 }
 
 /// Trains a whole run in this process.

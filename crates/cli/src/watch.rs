@@ -117,6 +117,9 @@ pub(crate) fn open(page: &PageArgs, guard: &Guard) -> Result<TcpListener, Failur
     bound.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::PermissionDenied if !guard.has_token() => "; use --token-file",
+            io::ErrorKind::AddrInUse => {
+                "; another program listens there: use another port, or 0 for any that is free"
+            }
             io::ErrorKind::InvalidInput => "; use an address and a port, such as 127.0.0.1:8080",
             _ => "",
         };

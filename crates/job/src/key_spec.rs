@@ -150,6 +150,10 @@ impl ValueKind {
             _ => return String::new(),
         };
         let text = text.to_lowercase();
+        let elsewhere = OTHER_WORDS.iter().find(|(other, _)| *other == text);
+        if let Some((_, word)) = elsewhere.filter(|(_, word)| words.contains(word)) {
+            return format!("; did you mean {word:?}?");
+        }
         let likeness = |word: &str| strsim::normalized_damerau_levenshtein(word, &text);
         let nearest = words.iter().map(|word| (likeness(word), word));
         let nearest = nearest.reduce(|best, next| if next.0 > best.0 { next } else { best });
@@ -159,6 +163,20 @@ impl ValueKind {
         }
     }
 }
+
+/// Words of other programs, and what means the same here.
+const OTHER_WORDS: [(&str, &str); 10] = [
+    ("csv", "table"),
+    ("tsv", "table"),
+    ("parquet", "table"),
+    ("svmlight", "libsvm"),
+    ("svm", "libsvm"),
+    ("npz", "numpy"),
+    ("npy", "numpy"),
+    ("mlp", "network"),
+    ("cnn", "lenet"),
+    ("allreduce", "mirrored"),
+];
 
 /// From this limit on, the description of a range leaves its end out.
 const UNSAID_MAX: u64 = u32::MAX as u64;

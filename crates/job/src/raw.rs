@@ -317,10 +317,27 @@ fn sections() -> impl Iterator<Item = &'static str> {
     KEYS.iter().flat_map(|key| key.path.match_indices('.').map(|(at, _)| &key.path[..at]))
 }
 
+/// Keys of other programs, and what means the same here.
+const OTHER_KEYS: [(&str, &str); 8] = [
+    ("data.label", LABEL_COLUMN),
+    ("data.target", LABEL_COLUMN),
+    ("data.label_column", LABEL_COLUMN),
+    ("train.lr", "train.optimizer.rate"),
+    ("train.learning_rate", "train.optimizer.rate"),
+    ("train.optimizer.lr", "train.optimizer.rate"),
+    ("train.optimizer.learning_rate", "train.optimizer.rate"),
+    ("checkpoint.every", "checkpoint.every_steps or checkpoint.every_seconds"),
+];
+/// How a table's label is named.
+const LABEL_COLUMN: &str = "data.columns.NAME = \"label\"";
+
 /// The known name most similar to a wrong one, as the end of a sentence.
 fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
     let (place, pattern) = (place_of(path), pattern_of(path));
     let path = pattern.as_ref();
+    if let Some((_, here)) = OTHER_KEYS.iter().find(|(other, _)| *other == path) {
+        return format!("; did you mean {here}?");
+    }
     let is_of_column = split_column(path).is_some();
     let known = known.filter(|name| is_of_column || split_column(name).is_none());
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();

@@ -21,8 +21,20 @@ use super::value::JobValue;
 const MOST_NAME_BYTES: usize = 100;
 /// The path that stands for standard input.
 const STANDARD_INPUT: &str = "-";
-/// How names of tables end, packed or not.
-const TABLE_ENDINGS: [&str; 3] = [".csv", ".tsv", ".parquet"];
+/// How names of files end, packed or not, and the kind of data in them.
+const ENDINGS: [(&str, &str); 11] = [
+    (".csv", "\"table\""),
+    (".tsv", "\"table\""),
+    (".parquet", "\"table\""),
+    (".svm", "\"libsvm\""),
+    (".libsvm", "\"libsvm\""),
+    (".ffm", "\"libffm\""),
+    (".libffm", "\"libffm\""),
+    (".npz", "\"numpy\""),
+    (".npy", "\"numpy\""),
+    (".tfrecord", "\"tfrecord\""),
+    (".tfrecords", "\"tfrecord\""),
+];
 /// The stop condition of a job that sets none.
 const DEFAULT_EPOCHS: &str = "6";
 
@@ -173,7 +185,7 @@ impl RawJob {
     pub(super) fn resolve(&self) -> RawJob {
         let mut job = self.clone();
         job.choose_mode();
-        job.recognise_table();
+        job.recognise_files();
         job.count_tasks();
         if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
             job.default_to("train.stop.epochs", DEFAULT_EPOCHS, "no stop condition is set");
@@ -246,12 +258,12 @@ impl RawJob {
         }
     }
 
-    /// Makes files whose names end as those of tables do a table, unless the job says otherwise.
-    fn recognise_table(&mut self) {
+    /// Chooses the kind of data by how the file's name ends, unless the job says otherwise.
+    fn recognise_files(&mut self) {
         let path = self.word("data.path").to_lowercase();
         let plain = path.strip_suffix(".gz").unwrap_or(&path);
-        if let Some(ending) = TABLE_ENDINGS.iter().find(|ending| plain.ends_with(*ending)) {
-            self.default_to("data.kind", "\"table\"", format!("data.path ends in {ending}"));
+        if let Some((ending, kind)) = ENDINGS.iter().find(|(ending, _)| plain.ends_with(ending)) {
+            self.default_to("data.kind", kind, format!("data.path ends in {ending}"));
         }
     }
 

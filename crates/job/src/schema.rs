@@ -86,8 +86,10 @@ fn data() -> Vec<KeySpec> {
 /// Where examples come from.
 fn data_source(kind: &str) -> Vec<KeySpec> {
     let generated: &[&str] = &["digits", "clicks", "fake-images"];
-    let kinds = "training data (`paceline data list`); `\"table\"` if `data.path` ends in .csv, \
-                 .tsv or .parquet, with or without .gz";
+    let kinds = "training data (`paceline data list`); by the ending of `data.path`, with or \
+                 without .gz: `\"table\"` for .csv, .tsv and .parquet, `\"libsvm\"` for .svm and \
+                 .libsvm, `\"libffm\"` for .ffm and .libffm, `\"numpy\"` for .npz and .npy, \
+                 `\"tfrecord\"` for .tfrecord and .tfrecords";
     let path = "directory of the four IDX files, plain or gzip, by default the cache; file, \
                  directory or pattern of rows or tables; .npz file, .npy file or directory of .npy \
                  files; directory or list of pictures";

@@ -36,7 +36,7 @@ pub fn bind_named(
     has_token: bool,
     note: &mut dyn FnMut(&str),
 ) -> Result<TcpListener, PlaceError> {
-    let cannot = PlaceError::while_doing(format!("cannot listen on {address}"));
+    let cannot = |error| cannot_listen(address, error);
     let found: Vec<_> = address.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
     if !found.is_empty() && found.iter().all(|at| at.ip().is_loopback()) {
         return TcpListener::bind(&found[..]).map_err(cannot);
@@ -62,6 +62,19 @@ pub fn bind_named(
         }
         Err(error) => Err(cannot(error)),
     }
+}
+
+/// Says why an address cannot be bound, and what to do if another program has it.
+fn cannot_listen(address: &str, error: io::Error) -> PlaceError {
+    let source = match error.kind() {
+        kind @ io::ErrorKind::AddrInUse => io::Error::new(
+            kind,
+            "another program or an earlier run has this port; end it, or give this task another \
+             port",
+        ),
+        _ => error,
+    };
+    PlaceError::while_doing(format!("cannot listen on {address}"))(source)
 }
 
 /// A listening socket on all interfaces: for IPv6 and IPv4 if the system has both.

@@ -95,6 +95,7 @@ impl Cluster {
         if self.task.role != Role::Evaluator && !self.addresses.contains_key(&self.task) {
             return Err(format!("the task {} is not in the cluster", self.task));
         }
+        self.refuse_equal_servers()?;
         let has_chief = self.count(Role::Chief) > 0;
         if self.count(Role::Chief) > 1 {
             return Err("there is more than one chief".into());
@@ -108,6 +109,19 @@ impl Cluster {
         if self.count(Role::Evaluator) > 0 {
             self.remarks
                 .push("the evaluator is listed in the cluster; no task waits for it".into());
+        }
+        Ok(())
+    }
+}
+
+impl Cluster {
+    /// Refuses two servers at one address. Workers that only connect to servers may share one.
+    fn refuse_equal_servers(&self) -> Result<(), String> {
+        let mut seen: BTreeMap<&str, &Task> = BTreeMap::new();
+        for (task, address) in self.addresses.iter().filter(|(task, _)| task.role == Role::Ps) {
+            if let Some(other) = seen.insert(address, task) {
+                return Err(format!("{other} and {task} have the same address, {address}"));
+            }
         }
         Ok(())
     }
@@ -132,7 +146,13 @@ fn read_job(
             return Err(format!("cluster.{job}: {index} is beyond the {MAX_TASKS} tasks allowed"));
         }
         let task = Task { role, index };
-        match addresses.insert(task, listed(address)) {
+        let address = listed(address).ok_or_else(|| {
+            format!(
+                "the address of {task} is {address:?}; it must be a host and a port, such as \
+                     node-1:2222"
+            )
+        })?;
+        match addresses.insert(task, address) {
             None => Ok(()),
             Some(_) => Err(format!("{task} is listed twice")),
         }
@@ -150,10 +170,14 @@ fn read_job(
     }
 }
 
-/// The address with its port, or TensorFlow's default if it has none.
-fn listed(address: &str) -> String {
+/// The address with its port, or TensorFlow's default if it has none; `None` if it is not one.
+fn listed(address: &str) -> Option<String> {
     let (host, port) = split_address(address);
-    with_port(host, port.unwrap_or(DEFAULT_PORT))
+    // What follows a host's only colon is meant to be a port, and a host has no blanks or slashes.
+    let is_bare_v6 = host.matches(':').count() > 1;
+    let has_bad_port = port.is_none() && host.contains(':') && !is_bare_v6;
+    let is_host = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
+    (is_host && !has_bad_port).then(|| with_port(host, port.unwrap_or(DEFAULT_PORT)))
 }
 
 fn read_task(task: &Value) -> Result<Task, String> {
@@ -234,6 +258,15 @@ mod tests {
     }
 
     #[test]
+    fn addresses_without_a_port_of_ipv6_and_of_workers_that_only_connect_are_accepted() {
+        let cluster = read(
+            r#"{"cluster": {"worker": ["127.0.0.1:0", "127.0.0.1:0"], "ps": ["::1", "[::1]:5"]},
+                "task": {"type": "ps", "index": 1}}"#,
+        );
+        assert_eq!(cluster.servers().unwrap(), ["[::1]:2222", "[::1]:5"]);
+    }
+
+    #[test]
     fn an_empty_configuration_is_a_single_process() {
         for text in ["{}", r#"{"cluster": {}}"#, r#"{"task": {"type": "worker", "index": 0}}"#] {
             assert_eq!(Cluster::parse(text), Ok(None), "{text}");
@@ -254,6 +287,12 @@ mod tests {
             (r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": -1}}"#, "index"),
             (r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 1}}"#, "ps:1"),
             (r#"{"cluster": {"ps": {"99999": "a:1"}}, "task": {"type": "ps"}}"#, "99999"),
+            (r#"{"cluster": {"ps": ["a:70000"]}, "task": {"type": "ps"}}"#, "ps:0 is \"a:70000\""),
+            (r#"{"cluster": {"ps": ["a:x"]}, "task": {"type": "ps"}}"#, "a host and a port"),
+            (r#"{"cluster": {"ps": ["a:"]}, "task": {"type": "ps"}}"#, "a host and a port"),
+            (r#"{"cluster": {"ps": [""]}, "task": {"type": "ps"}}"#, "a host and a port"),
+            (r#"{"cluster": {"ps": ["http://a:1"]}, "task": {"type": "ps"}}"#, "such as node-1"),
+            (r#"{"cluster": {"ps": ["a:1", "a:1"]}, "task": {"type": "ps"}}"#, "ps:0 and ps:1"),
         ] {
             let why = Cluster::parse(text).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");

@@ -9,8 +9,11 @@
 /// The size of a budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BudgetSize {
-    /// Bytes that may be written at once: at the start, or after a quiet time.
+    /// Bytes that may be written at once after a quiet time.
     pub(crate) burst: f64,
+    /// The part of the burst that may be written at the start. The rest follows evenly within the
+    /// first minute: a run of some seconds is recorded as densely at its end as in its middle.
+    pub(crate) opening: f64,
     /// Bytes that are added whenever the time since the start, plus `settle_s`, grows by e.
     pub(crate) growth: f64,
     /// For this many seconds bytes are added at a nearly constant rate.
@@ -25,23 +28,32 @@ impl BudgetSize {
         let seconds = seconds.max(0.0);
         self.growth * (seconds / self.settle_s).ln_1p() + self.per_second * seconds
     }
+
+    /// The most that may be unspent at this time from the start.
+    fn most_left(&self, seconds: f64) -> f64 {
+        self.opening + (self.burst - self.opening) * (seconds / OPENING_S).clamp(0.0, 1.0)
+    }
 }
 
-/// Train losses: about 10,000 of them densely, then a point each second, each minute after a week.
+/// The time until a whole burst may be written, in seconds.
+const OPENING_S: f64 = 60.0;
+
+/// Train losses: about 2,000 of them densely, 10,000 within a minute, then a point each second, each
+/// minute after a week.
 pub(crate) const LOSSES: BudgetSize =
-    BudgetSize { burst: 600e3, growth: 400e3, settle_s: 1_200.0, per_second: 3.0 };
+    BudgetSize { burst: 600e3, opening: 120e3, growth: 400e3, settle_s: 1_200.0, per_second: 3.0 };
 /// Tests.
 pub(crate) const TESTS: BudgetSize =
-    BudgetSize { burst: 400e3, growth: 400e3, settle_s: 1_200.0, per_second: 6.0 };
+    BudgetSize { burst: 400e3, opening: 400e3, growth: 400e3, settle_s: 1_200.0, per_second: 6.0 };
 /// Resource samples in event files, and the curves that get their points with them.
 pub(crate) const SAMPLES: BudgetSize =
-    BudgetSize { burst: 1e6, growth: 1e6, settle_s: 1_200.0, per_second: 30.0 };
+    BudgetSize { burst: 1e6, opening: 1e6, growth: 1e6, settle_s: 1_200.0, per_second: 30.0 };
 /// Lines of a resource table: some hours of them densely.
 pub(crate) const TABLE: BudgetSize =
-    BudgetSize { burst: 2e6, growth: 1e6, settle_s: 14_400.0, per_second: 5.0 };
+    BudgetSize { burst: 2e6, opening: 2e6, growth: 1e6, settle_s: 14_400.0, per_second: 5.0 };
 /// Histograms and norms, which only a job that asks for them has.
 pub(crate) const TENSORS: BudgetSize =
-    BudgetSize { burst: 20e6, growth: 10e6, settle_s: 3_600.0, per_second: 100.0 };
+    BudgetSize { burst: 20e6, opening: 20e6, growth: 10e6, settle_s: 3_600.0, per_second: 100.0 };
 
 /// Counts the bytes of a kind of record.
 #[derive(Debug)]
@@ -61,7 +73,7 @@ impl ByteBudget {
         let added = self.size.added(seconds);
         // What is left beyond a burst is lost.
         self.spent = self.spent.max(added);
-        self.spent + bytes as f64 <= self.size.burst + added
+        self.spent + bytes as f64 <= self.size.most_left(seconds) + added
     }
 
     /// This many bytes were written.
@@ -121,7 +133,13 @@ mod tests {
             budget.spend(58);
             written += 1;
         }
+        assert!((2_000..2_200).contains(&written), "{written}");
+        assert!(!budget.allows(0.01, 174) && budget.allows(0.1, 174));
+        while budget.allows(OPENING_S, 58) {
+            budget.spend(58);
+            written += 1;
+        }
         assert!((10_000..11_000).contains(&written), "{written}");
-        assert!(!budget.allows(0.1, 174) && budget.allows(1.0, 174));
+        assert!(!budget.allows(OPENING_S + 0.1, 174) && budget.allows(OPENING_S + 1.0, 174));
     }
 }

@@ -12,8 +12,9 @@ use crate::names::tags;
 
 /// More than the bytes of the three events of a point.
 const POINT_BYTES: u64 = 200;
-/// How long the curve waits before it looks at its budget again.
-const RETRY: Duration = Duration::from_millis(100);
+/// The least time between two thinned points, and between two looks at the budget. A thinned point
+/// is never followed by the loss of one step, which would be far noisier.
+const RETRY: Duration = Duration::from_millis(25);
 
 /// Writes the train loss.
 #[derive(Debug)]
@@ -109,6 +110,9 @@ impl LossCurve {
         if !self.budget.allows(seconds, POINT_BYTES) {
             self.due = now + RETRY;
             return Ok(());
+        }
+        if self.pending.is_some_and(|pending| pending.count > 1) {
+            self.due = now + RETRY;
         }
         let before = events.written_bytes();
         self.write_pending(events)?;

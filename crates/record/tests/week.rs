@@ -81,6 +81,28 @@ fn a_week_of_steps_takes_few_bytes_and_no_spike_is_lost() {
 }
 
 #[test]
+fn a_fast_run_of_some_seconds_is_as_dense_at_its_end_as_in_its_middle() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = EventLogConfig { sample: None, ..EventLogConfig::new("worker:0") };
+    let mut log = EventLog::create(dir.path(), config).unwrap();
+    let clock = PhaseClock::start(Phase::Compute);
+    let first = StepRecord::new(0, 0.5, &clock);
+    let begun = Instant::now();
+    // 20,000 steps a second. The loss says in which tenth of a second a step was.
+    let loss_in = |tenth: u64| 1_000.0 + tenth as f32;
+    for step in 0..60_000 {
+        let now = begun + Duration::from_micros(50 * step);
+        log.step(&StepRecord { step, loss: loss_in(step / 2_000), now, ..first }).unwrap();
+    }
+    log.finish(true).unwrap();
+    let file = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+    let bytes = fs::read(file).unwrap();
+    for tenth in 0..30 {
+        assert!(has_value(&bytes, loss_in(tenth)), "{} s", tenth as f32 / 10.0);
+    }
+}
+
+#[test]
 fn losses_with_an_explicit_spacing_are_all_written() {
     let dir = tempfile::tempdir().unwrap();
     let config =

@@ -5,6 +5,7 @@ use std::io::Write;
 use paceline_onnx::export as export_model;
 use paceline_score::{OutputFile, ScoreError};
 
+use super::data::size;
 use super::output::print;
 use super::trained_model::{load_trained, score_failure};
 use crate::Failure;
@@ -26,9 +27,9 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
     let written = file.write_all(&exported.bytes);
     written.map_err(Failure::at("write", &args.output))?;
     file.finish().map_err(failed)?;
-    let size = exported.bytes.len() as f64 / 1e6;
+    let size = size(exported.bytes.len() as u64);
     let form = trained.model.description().form.name();
-    let mut lines = vec![format!("{}: {form}, {size:.1} MB", args.output.display())];
+    let mut lines = vec![format!("{}: {form}, {size}", args.output.display())];
     lines.extend(exported.notes);
     let output = "outputs: probabilities (N x classes), class (the index of the most likely) and \
                   scores; the metadata has the names of the classes";

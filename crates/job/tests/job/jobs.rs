@@ -18,7 +18,7 @@ fn read(dir: &TempDir, name: &str, toml: &str, settings: &[&str]) -> RawJob {
 }
 
 /// What is wrong with a job, line by line, without the directory it is in.
-fn problems(toml: &str, settings: &[&str]) -> Vec<String> {
+pub(crate) fn problems(toml: &str, settings: &[&str]) -> Vec<String> {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("job.toml");
     fs::write(&path, toml).unwrap();

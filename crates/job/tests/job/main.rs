@@ -5,6 +5,7 @@
 mod columns;
 mod jobs;
 mod layers;
+mod meant;
 mod sweeps;
 mod training;
 mod unused;

@@ -102,9 +102,13 @@ impl Shares {
     }
 
     /// What the verdict names. Computation is what a run is for: it is named if it takes at least
-    /// half of the time, or if nothing else takes more or is worth looking for.
+    /// half of the time, or if nothing else takes more or is worth looking for. But where tasks
+    /// lack cores, the computation of more workers would only lack more of them.
     pub(super) fn kind(&self) -> VerdictKind {
         let loss = self.greatest_lost_time();
+        if loss.kind == VerdictKind::Cores && loss.share >= LACK_OF_CORES {
+            return VerdictKind::Cores;
+        }
         let is_small = loss.share < WORTH_NAMING && loss.share <= self.compute;
         let computes = self.compute >= 0.5 || loss.share <= 0.0 || is_small;
         if computes { VerdictKind::Compute } else { loss.kind }
@@ -113,6 +117,9 @@ impl Shares {
 
 /// The least share of a cause that is named before a computation that takes longer.
 const WORTH_NAMING: f64 = 0.25;
+
+/// The least share of a lack of cores that is named before any computation.
+const LACK_OF_CORES: f64 = 0.2;
 
 /// A cause other than computation, and its share of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -244,6 +244,19 @@ fn time_without_a_core_is_not_blamed_on_network_server_or_stragglers() {
 }
 
 #[test]
+fn a_lack_of_cores_is_named_before_a_computation_that_takes_longer() {
+    let delayed = |run_delay_s| {
+        let workers = vec![WorkerFacts { run_delay_s, ..worker(0.3, 5.5, 4.2) }; 2];
+        Facts { cores_busy: Some(1.0), ..facts("async", workers, vec![server(0.2)]) }
+    };
+    let words = ["without a core 27 % of the time; cores are 100 % busy; try fewer tasks"];
+    let shares = check(&delayed(2.7), VerdictKind::Cores, &words);
+    assert!(shares.compute > 0.5, "{shares:?}");
+    // A little of it is no reason to look for other machines.
+    check(&delayed(1.0), VerdictKind::Compute, &["55 % of the time computing"]);
+}
+
+#[test]
 fn a_loop_that_computes_without_a_core_does_not_hide_a_busy_server() {
     // The exchange travels while the loop computes, and the loop sleeps for the rest of it.
     let overlapped =

@@ -128,15 +128,9 @@ export function showFigures(into, run) {
     tile('Steps/s', figure(f.stepsPerSecond)),
     tile('Examples/s', figure(f.examplesPerSecond)),
     tile(
-      'Cluster',
-      `${f.mode ?? ''}`,
-      make(
-        'small',
-        {},
-        [counted(f.workers, 'worker'), f.servers && counted(f.servers, 'server')]
-          .filter(Boolean)
-          .join(', '),
-      ),
+      'Workers',
+      `${f.workers ?? '–'}`,
+      f.servers ? make('small', {}, counted(f.servers, 'server')) : null,
     ),
   );
 }

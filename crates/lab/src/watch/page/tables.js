@@ -78,10 +78,15 @@ function ranking(ranks) {
   );
 }
 
-// The colors of phases.
+// The colors of phases. Phases of workers and servers that are alike have one color.
 function phaseKey(phases) {
-  const item = phase => make('span', {}, make('i', { class: `phase-${phase}` }), phase);
-  return make('p', { class: 'key phases' }, ...phases.map(item));
+  const alike = new Map();
+  for (const phase of phases) {
+    const color = names.palette.light.phases[phase];
+    alike.set(color, [...(alike.get(color) ?? []), phase]);
+  }
+  const item = list => make('span', {}, make('i', { class: `phase-${list[0]}` }), list.join(' / '));
+  return make('p', { class: 'key phases' }, ...[...alike.values()].map(item));
 }
 
 // The tasks, with the colors of their phases.
@@ -214,7 +219,8 @@ function logs(list) {
             'data-task': log.task,
             'aria-label': `Log of ${log.task}`,
           },
-          log.lines.join('\n'),
+          // Each line in a block of its own, whose wrapped lines are indented.
+          ...log.lines.map(line => make('span', {}, line + '\n')),
         ),
       ),
     ),
@@ -275,7 +281,7 @@ function comparedRows(runs, work) {
     [
       'CPU per 1,000 examples',
       run => (summed(run, 'cpu_seconds') * 1000) / run.about.summary?.examples,
-      x => figure(x) + ' s',
+      seconds => figure(1000 * seconds) + ' ms',
       'lowest',
     ],
     [
@@ -300,7 +306,7 @@ export function showComparison(into, runs, theme) {
   const isSame = sameTask(runs),
     work = isSame ? equalWork(runs) : null;
   const rows = comparedRows(runs, work).map(([name, of, say = String, best = '']) =>
-    comparedRow(name, runs.map(of), say, best),
+    comparedRow(name, runs.map(of), say, isSame ? best : ''),
   );
   rows.push(
     make(
@@ -322,7 +328,7 @@ export function showComparison(into, runs, theme) {
     ),
   );
   const note = !isSame
-    ? 'The runs differ in model or data, so their quality is not compared.'
+    ? 'The runs differ in model or data, so none is called the best.'
     : work == null
       ? 'Quality is compared once every run has been tested.'
       : `Quality is compared at equal work: at the last test within ${grouped(work)} examples, ` +
