@@ -156,6 +156,28 @@ impl Session {
 
     /// Selects which gradients of dense layers travel as factors, for [`Sharing::mesh`]. By default
     /// those for which that is estimated to be faster; the result is the same.
+    ///
+    /// ```
+    /// use paceline_data::Digits;
+    /// use paceline_engine::{FactorChoice, ModelSizing, Session, Sharing, Stop};
+    /// use paceline_model::{Adam, Model, lenet};
+    ///
+    /// let session = || {
+    ///     let build = |sizing: ModelSizing| {
+    ///         let network = lenet(sizing.block.min(32), sizing.threads).expect("it has its shape");
+    ///         Ok(Box::new(network) as Box<dyn Model>)
+    ///     };
+    ///     Session::with_builder(build, Digits::generate(200, 1))
+    ///         .optimizer(Adam::new(0.001))
+    ///         .batch(8)
+    ///         .stop(Stop::steps(3))
+    ///         .share(Sharing::mesh(2))
+    /// };
+    /// let factors = session().factors(FactorChoice::Always).run()?;
+    /// let gradients = session().factors(FactorChoice::Never).run()?;
+    /// assert_eq!(factors.params, gradients.params);
+    /// # Ok::<(), paceline_engine::TrainError>(())
+    /// ```
     #[must_use]
     pub fn factors(mut self, factors: FactorChoice) -> Self {
         self.settings.factors = factors;
