@@ -350,7 +350,7 @@ fn factors_of_a_batch_in_several_blocks_are_refused_with_the_largest_batch() {
     assert_eq!(refused("train.global_batch=256"), "");
     assert_eq!(
         refused("train.batch=129"),
-        "error: --set cluster.factors=always: cluster.factors is \"always\", but a batch of 129 is \
+        "--set cluster.factors=always: cluster.factors is \"always\", but a batch of 129 is \
          computed in blocks of 128, and only a batch of one block has factors; use a batch of at \
          most 128 for each worker, or leave cluster.factors out"
     );
