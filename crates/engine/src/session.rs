@@ -158,24 +158,16 @@ impl Session {
     /// those for which that is estimated to be faster; the result is the same.
     ///
     /// ```
-    /// use paceline_data::Digits;
-    /// use paceline_engine::{FactorChoice, ModelSizing, Session, Sharing, Stop};
-    /// use paceline_model::{Adam, Model, lenet};
-    ///
-    /// let session = || {
-    ///     let build = |sizing: ModelSizing| {
-    ///         let network = lenet(sizing.block.min(32), sizing.threads).expect("it has its shape");
-    ///         Ok(Box::new(network) as Box<dyn Model>)
-    ///     };
-    ///     Session::with_builder(build, Digits::generate(200, 1))
-    ///         .optimizer(Adam::new(0.001))
-    ///         .batch(8)
-    ///         .stop(Stop::steps(3))
-    ///         .share(Sharing::mesh(2))
+    /// # use paceline_data::Digits;
+    /// # use paceline_engine::{FactorChoice, ModelSizing, Session, Sharing, Stop};
+    /// # use paceline_model::{Model, lenet};
+    /// let build = |sizing: ModelSizing| {
+    ///     let network = lenet(sizing.block.min(32), sizing.threads).expect("its layers fit");
+    ///     Ok(Box::new(network) as Box<dyn Model>)
     /// };
-    /// let factors = session().factors(FactorChoice::Always).run()?;
-    /// let gradients = session().factors(FactorChoice::Never).run()?;
-    /// assert_eq!(factors.params, gradients.params);
+    /// let session = Session::with_builder(build, Digits::generate(200, 1)).batch(8);
+    /// let session = session.share(Sharing::mesh(2)).factors(FactorChoice::Always);
+    /// assert_eq!(session.stop(Stop::steps(3)).run()?.steps, 3);
     /// # Ok::<(), paceline_engine::TrainError>(())
     /// ```
     #[must_use]

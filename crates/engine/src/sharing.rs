@@ -53,20 +53,6 @@ impl Sharing {
     }
 
     /// Gradients and, with servers, parameters of a dense model travel in this format.
-    ///
-    /// ```
-    /// use paceline_data::Digits;
-    /// use paceline_engine::{Session, Sharing, Stop, WireFormat};
-    /// use paceline_model::{Sgd, Softmax};
-    ///
-    /// let report = Session::new(Softmax::new(784, 10), Digits::generate(300, 1))
-    ///     .optimizer(Sgd::new(0.2))
-    ///     .share(Sharing::servers(1).workers(2).wire(WireFormat::Bf16)) // half the bytes
-    ///     .stop(Stop::epochs(2))
-    ///     .run()?;
-    /// # assert!(report.accuracy > 0.3);
-    /// # Ok::<(), paceline_engine::TrainError>(())
-    /// ```
     #[must_use]
     pub fn wire(self, wire: WireFormat) -> Self {
         Self { wire, ..self }

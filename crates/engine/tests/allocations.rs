@@ -11,13 +11,13 @@ use paceline_data::Digits;
 use paceline_engine::{FactorChoice, Mode, ModelSizing, Session, Sharing, Stop, WireFormat};
 use paceline_model::{Layer, LayerKind, Model, Momentum, Network, Shape};
 
-/// The least bytes of an allocation that counts. The hidden layers' gradients have 188 kB and 2.2 MB.
+/// The least bytes of an allocation that counts; the hidden layers' gradients have 188 kB or more.
 const LARGE: usize = 16 << 10;
 
 static LARGE_ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts large allocations.
-struct Counting;
+struct LargeCounting;
 
 fn count(bytes: usize) {
     LARGE_ALLOCATIONS.fetch_add(usize::from(bytes >= LARGE), Ordering::Relaxed);
@@ -25,7 +25,7 @@ fn count(bytes: usize) {
 
 #[expect(unsafe_code, reason = "an allocator's signature")]
 // SAFETY: everything is handed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for LargeCounting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
         // SAFETY: the caller keeps the contract.
@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: LargeCounting = LargeCounting;
 
 /// A perceptron with this many hidden values: with 700, its 556,510 parameters are exchanged layer
 /// by layer, with 60 at once.
