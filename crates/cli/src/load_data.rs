@@ -358,7 +358,9 @@ pub(crate) fn check_data(
         }
         _ => {
             let data = load_data(job, plan, display)?;
-            check_model_memory(job, plan, shape_of(&data))?;
+            let shape = shape_of(&data);
+            job.check_factors(plan, shape.planes, Some(shape.classes))?;
+            check_model_memory(job, plan, shape)?;
             Ok(data.train_len())
         }
     }

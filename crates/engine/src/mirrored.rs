@@ -36,7 +36,7 @@ pub(crate) fn train_replica(
     if is_built {
         model = workload.loop_model(settings, loop_threads)?;
     }
-    let pieces = step_pieces(&mut *model, &conditions);
+    let pieces = step_pieces(&mut *model, &conditions)?;
     let mut recorder = task.context.recorder()?;
     let tracer = task.tracer();
     let notify = |text: &str| task.context.waiting(Some(text));

@@ -156,6 +156,20 @@ impl Session {
 
     /// Selects which gradients of dense layers travel as factors, for [`Sharing::mesh`]. By default
     /// those for which that is estimated to be faster; the result is the same.
+    ///
+    /// ```
+    /// # use paceline_data::Digits;
+    /// # use paceline_engine::{FactorChoice, ModelSizing, Session, Sharing, Stop};
+    /// # use paceline_model::{Model, lenet};
+    /// let build = |sizing: ModelSizing| {
+    ///     let network = lenet(sizing.block.min(32), sizing.threads).expect("its layers fit");
+    ///     Ok(Box::new(network) as Box<dyn Model>)
+    /// };
+    /// let session = Session::with_builder(build, Digits::generate(200, 1)).batch(8);
+    /// let session = session.share(Sharing::mesh(2)).factors(FactorChoice::Always);
+    /// assert_eq!(session.stop(Stop::steps(3)).run()?.steps, 3);
+    /// # Ok::<(), paceline_engine::TrainError>(())
+    /// ```
     #[must_use]
     pub fn factors(mut self, factors: FactorChoice) -> Self {
         self.settings.factors = factors;

@@ -52,7 +52,7 @@ impl Sharing {
         Self { mode, ..self }
     }
 
-    /// Gradients and, with servers, parameters travel in this format.
+    /// Gradients and, with servers, parameters of a dense model travel in this format.
     #[must_use]
     pub fn wire(self, wire: WireFormat) -> Self {
         Self { wire, ..self }

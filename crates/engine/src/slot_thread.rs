@@ -204,7 +204,7 @@ impl SlotThread<'_> {
         }
         let threads = task.threads.per_loop(assignment.slots_here);
         let mut model = task.workload.loop_model(task.settings, threads)?;
-        let pieces = step_pieces(&mut *model, &conditions);
+        let pieces = step_pieces(&mut *model, &conditions)?;
         if !pieces.is_empty() {
             let track = exchange_track(tracer, params);
             link.overlap = Some(ServerOverlap { pieces, track });

@@ -8,6 +8,7 @@
 use paceline_exchange::{CHUNK_FLOATS, StepPiece, WireFormat};
 use paceline_model::{FactorSizes, LayerPiece, Model};
 
+use crate::error::TrainError;
 use crate::settings::{FactorChoice, TrainSettings};
 
 /// A step of fewer chunks is so short that a second thread would only cost time.
@@ -122,15 +123,31 @@ pub fn route_pieces(pieces: &[LayerPiece], conditions: &ExchangeConditions) -> V
 
 /// The pieces of a model's steps; none if steps are made at once. A batch of several blocks is:
 /// its gradient is final only after the last block.
+///
+/// # Errors
+/// If all factors shall travel, but the model or the batch has none.
 pub(crate) fn step_pieces(
     model: &mut dyn Model,
     conditions: &ExchangeConditions,
-) -> Vec<StepPiece> {
-    let is_one_block = conditions.batch <= model.max_block();
-    if !is_one_block || !travels_in_pieces(model.layout().len(), conditions) {
-        return Vec::new();
+) -> Result<Vec<StepPiece>, TrainError> {
+    let (params, most) = (model.layout().len(), model.max_block());
+    let batch = conditions.batch;
+    let pieces = model.layered().map(|layered| layered.pieces());
+    if conditions.choice == FactorChoice::Always && conditions.workers > 1 {
+        let wrong = |text: String| Err(TrainError::Settings(format!("factors: {text}")));
+        match &pieces {
+            None => return wrong("this model has no layers; use FactorChoice::Auto".into()),
+            Some(_) if batch > most => {
+                return wrong(format!(
+                    "a batch of {batch} is computed in blocks of {most}, and only one block has \
+                     factors; use a batch of at most {most}, or FactorChoice::Auto"
+                ));
+            }
+            Some(_) => {}
+        }
     }
-    model.layered().map_or(Vec::new(), |layered| route_pieces(&layered.pieces(), conditions))
+    let pieces = pieces.filter(|_| batch <= most && travels_in_pieces(params, conditions));
+    Ok(pieces.map_or(Vec::new(), |pieces| route_pieces(&pieces, conditions)))
 }
 
 #[cfg(test)]

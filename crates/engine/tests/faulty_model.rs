@@ -5,10 +5,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use paceline_data::{Digits, InMemoryExamples, SparseRows};
-use paceline_engine::{Mode, Session, Sharing, Stop, TrainError};
+use paceline_engine::{Mode, ModelSizing, Session, Sharing, Stop, TrainError};
 use paceline_model::{
-    Batch, Layer, LayerKind, Layout, Logistic, Model, Network, OutputMode, Shape, Softmax,
-    SparseModel, Tally,
+    Batch, FactorUpdate, Layer, LayerKind, LayerPiece, LayerSink, Layered, Layout, Logistic, Model,
+    Network, OutputMode, PieceParams, Shape, Softmax, SparseModel, StepEvent, Tally,
 };
 
 /// Where a model fails.
@@ -68,6 +68,75 @@ impl<M: SparseModel> SparseModel for Faulty<M> {
     }
 }
 
+/// A network that panics when the gradient of its last layer has been handed out.
+struct FaultyLayers(Network);
+
+impl Model for FaultyLayers {
+    fn layout(&self) -> &Layout {
+        self.0.layout()
+    }
+
+    fn inputs(&self) -> usize {
+        self.0.inputs()
+    }
+
+    fn max_block(&self) -> usize {
+        self.0.max_block()
+    }
+
+    fn gradient(
+        &mut self,
+        params: &[f32],
+        block: Batch<'_>,
+        share: f32,
+        mode: OutputMode,
+        grad: &mut [f32],
+    ) -> f32 {
+        self.0.gradient(params, block, share, mode, grad)
+    }
+
+    fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
+        self.0.evaluate(params, block, tally);
+    }
+
+    fn layered(&mut self) -> Option<&mut dyn Layered> {
+        Some(self)
+    }
+}
+
+impl Layered for FaultyLayers {
+    fn pieces(&self) -> Vec<LayerPiece> {
+        self.0.pieces()
+    }
+
+    fn forward_pass(
+        &mut self,
+        block: Batch<'_>,
+        share: f32,
+        params: PieceParams<'_, '_>,
+        observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
+    ) -> Option<f32> {
+        self.0.forward_pass(block, share, params, observe)
+    }
+
+    fn backward_pass(
+        &mut self,
+        sink: &mut dyn LayerSink,
+        _: &mut (dyn FnMut(StepEvent<'_>) + Send),
+    ) -> bool {
+        let last = self.pieces().len() - 1;
+        if let Some(gradient) = sink.gradient(last) {
+            gradient.fill(0.0);
+            sink.gradient_done(last);
+        }
+        panic!("a fault between two layers");
+    }
+
+    fn apply_factors(&mut self, update: FactorUpdate<'_>) {
+        self.0.apply_factors(update);
+    }
+}
+
 fn all_sharing() -> [Sharing; 5] {
     let servers = Sharing::servers(1).workers(2);
     let bounded = servers.mode(Mode::Bounded { staleness: 3 });
@@ -115,6 +184,26 @@ fn a_panic_in_one_worker_reaches_the_caller() {
             let panic = panic_of(|| Ok(session.share(sharing).run()?.steps));
             assert_eq!(panic, "a fault in gradient", "{sharing}");
         }
+    }
+}
+
+#[test]
+fn a_panic_between_two_layers_of_a_step_reaches_the_caller() {
+    for sharing in [Sharing::servers(1).workers(2), Sharing::mesh(2)] {
+        let build = |sizing: ModelSizing| {
+            let layers = vec![
+                Layer::new("flatten", LayerKind::Flatten),
+                Layer::dense("hidden", 700),
+                Layer::dense("scores", 10),
+            ];
+            let shape = Shape::image(1, 28, 28);
+            let network =
+                Network::new(shape, layers, sizing.block.min(64), sizing.threads).unwrap();
+            Ok(Box::new(FaultyLayers(network)) as Box<dyn Model>)
+        };
+        let session = Session::with_builder(build, Digits::generate(100, 1)).batch(4);
+        let panic = panic_of(|| Ok(session.stop(Stop::steps(3)).share(sharing).run()?.steps));
+        assert_eq!(panic, "a fault between two layers", "{sharing}");
     }
 }
 

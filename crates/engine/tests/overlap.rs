@@ -7,9 +7,9 @@ use std::path::Path;
 use paceline_data::Digits;
 use paceline_engine::{
     CheckpointSettings, FactorChoice, Mode, ModelSizing, Session, SessionReport, Sharing, Stop,
-    WireFormat,
+    TrainError, WireFormat,
 };
-use paceline_model::{Layer, LayerKind, Model, Momentum, Network, Shape, Windows};
+use paceline_model::{Layer, LayerKind, Model, Momentum, Network, Shape, Softmax, Windows};
 
 /// Enough parameters to be exchanged in pieces: 642,228.
 fn session() -> Session {
@@ -102,4 +102,23 @@ fn rounded_gradients_give_equal_bits_and_nearly_the_same_loss() {
         let share = bytes(&rounded) / bytes(&exact);
         assert!((0.49..0.52).contains(&share), "worker:1 sends {share} of the bytes");
     }
+}
+
+#[test]
+fn factors_that_cannot_travel_are_refused() {
+    let refused = |session: Session, says: &str| match session.run() {
+        Err(TrainError::Settings(text)) => assert!(text.contains(says), "{text}"),
+        other => panic!("{says}: {:?}", other.map(|report| report.steps)),
+    };
+    for factors in [FactorChoice::Always, FactorChoice::Never] {
+        refused(session().factors(factors), "factors are for Sharing::mesh");
+        let servers = session().share(Sharing::servers(1).workers(2)).factors(factors);
+        refused(servers, "factors are for Sharing::mesh");
+    }
+    let mesh = || session().share(Sharing::mesh(2)).factors(FactorChoice::Always);
+    refused(mesh().batch(65), "a batch of 65 is computed in blocks of 64");
+    let softmax = Session::new(Softmax::new(784, 10), Digits::generate(75, 1))
+        .share(Sharing::mesh(2))
+        .factors(FactorChoice::Always);
+    refused(softmax, "this model has no layers");
 }

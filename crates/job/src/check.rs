@@ -25,10 +25,14 @@ impl RawJob {
     /// Checks every key, and that the run uses every key that is set. Returns the plan, or all
     /// problems.
     pub fn check(&self) -> Result<Plan, Problems> {
-        self.check_with(|resolved| {
+        let plan = self.check_with(|resolved| {
             let unused = resolved.unused().into_iter().map(|(_, problem)| problem);
             unused.chain(resolved.contradicted()).collect()
-        })
+        })?;
+        if let Some(planes) = plan.data.kind.planes() {
+            self.check_factors(&plan, planes, plan.data.kind.classes())?;
+        }
+        Ok(plan)
     }
 
     /// Checks a job whose finished model is tested. What the job file set for training may have
@@ -295,8 +299,12 @@ impl JobChecker<'_> {
             return WireFormat::F32;
         }
         if model.is_sparse() {
-            let message = "is \"bf16\", which is for dense models: a sparse model sends only what \
-                           a batch touches; leave cluster.wire out, or set model.dense = true";
+            let is_linear = matches!(model, ModelKind::Logistic { .. });
+            let or_dense = if is_linear { ", or set model.dense = true" } else { "" };
+            let message = format!(
+                "is \"bf16\", which is for dense models: a sparse model sends only what a batch \
+                 touches; leave cluster.wire out{or_dense}"
+            );
             self.problems.push(self.job.problem("cluster.wire", message));
         }
         WireFormat::Bf16

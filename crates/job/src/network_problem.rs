@@ -1,5 +1,6 @@
 //! Why the layers of a job do not form a network for its data, with their lines.
 
+use paceline_engine::FactorChoice;
 use paceline_model::{Architecture, LayerKind, NetworkError};
 use toml::de::DeValue;
 
@@ -42,6 +43,36 @@ impl RawJob {
             Some(planes) => self.check_network(plan, planes, plan.data.kind.classes()).map(|_| ()),
             None => Ok(()),
         }
+    }
+
+    /// Checks that all factors can travel if the job wants that, for examples of these channels,
+    /// rows and columns. A batch that is computed in several blocks has no factors.
+    ///
+    /// # Errors
+    /// The key that asks for them, with the largest batch that has them.
+    pub fn check_factors(
+        &self,
+        plan: &Plan,
+        planes: [usize; 3],
+        classes: Option<usize>,
+    ) -> Result<(), Problem> {
+        let (ModelKind::Network(network), FactorChoice::Always) =
+            (&plan.model, plan.cluster.factors)
+        else {
+            return Ok(());
+        };
+        let architecture = network.architecture(planes, classes.unwrap_or(SOME_CLASSES));
+        let most = architecture.map_or(plan.batch, |its| network.most_examples(&its));
+        if plan.batch <= most {
+            return Ok(());
+        }
+        let message = format!(
+            "is \"always\", but a batch of {} is computed in blocks of {most}, and only a batch \
+             of one block has factors; use a batch of at most {most} for each worker, or leave \
+             cluster.factors out",
+            plan.batch
+        );
+        Err(self.resolve().problem("cluster.factors", message))
     }
 
     /// The origin of a layer: that of its kind, or of any of its keys.

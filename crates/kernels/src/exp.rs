@@ -19,7 +19,7 @@ pub fn exp_below_zero(values: &mut [f32]) {
 /// polynomial. It has no branches, so the compiler vectorises the loop around it.
 #[inline(always)]
 #[expect(clippy::excessive_precision, reason = "the digits that the halves of ln 2 have")]
-fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     // Added to a small number, this moves its whole part into the lowest bits.
     const SHIFT: f32 = 12_582_912.0;
     const LN_2_HIGH: f32 = 0.693_359_375;

@@ -7,5 +7,5 @@ pub use paceline_kernels::{
 };
 pub(crate) use paceline_kernels::{
     OUTER_ROWS, OutputGrad, PATCH_BLOCK, PatchScratch, PatchView, exp_below_zero, outer_rows, pack,
-    panels, patches_backward, patches_forward, prefetch, tile, vectors, winograd,
+    panels, patches_backward, patches_forward, prefetch, tanh, tile, vectors, winograd,
 };

@@ -1,14 +1,13 @@
 //! Properties of networks: finite differences, blocks, dropout, the order in
-//! which the gradient is finished, errors, and no allocation in a step.
+//! which the gradient is finished, errors, and no allocation in a step (`allocations`).
 
 #![allow(clippy::unwrap_used, reason = "a failed assumption of a test should panic")]
 
+mod allocations;
 mod golden;
 mod plain;
 mod random;
 
-use std::alloc::{GlobalAlloc, Layout as Memory, System};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,31 +17,6 @@ use paceline_model::{
     Network, NetworkError, OptimizerState, OutputMode, Sgd, Shape, StepEvent, Tally, Windows,
     fill_uniform, lenet,
 };
-
-/// Counts what a thread allocates.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-#[expect(unsafe_code, reason = "an allocator's signature")]
-// SAFETY: everything is handed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Memory) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Memory) {
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Gradient and loss of one batch as one block.
 fn gradient(model: &mut Network, params: &[f32], block: Batch<'_>) -> (f32, Vec<f32>) {
@@ -236,25 +210,6 @@ fn parts_of_the_gradient_become_final_from_its_end_to_its_start() {
     };
     model.gradient_observed(&params, block, 0.5, OutputMode::Overwrite, &mut grad, observe);
     assert_eq!((end, parts), (0, 5));
-}
-
-#[test]
-fn a_step_allocates_nothing() {
-    let sizes = AlexNet { classes: 5, size: 63, widths: [3, 5, 7, 4, 4], hidden: 9, dropout: 0.5 };
-    let mut model = sizes.network(2, 1).unwrap();
-    let params = start(&model);
-    let (x, labels) = batch(&model, 2, 0);
-    let mut grad = vec![0.0; params.len()];
-    let before = ALLOCATIONS.with(Cell::get);
-    model.gradient(&params, Batch::dense(&x, &labels), 0.5, OutputMode::Overwrite, &mut grad);
-    assert_eq!(ALLOCATIONS.with(Cell::get), before);
-
-    let (mut params, len) = (params, grad.len());
-    let mut optimizer = OptimizerState::new(Sgd::new(0.1), model.layout(), 0..len);
-    let before = ALLOCATIONS.with(Cell::get);
-    let descent = Descent { params: &mut params, optimizer: &mut optimizer, step: 0 };
-    model.in_place().unwrap().descend(descent, Batch::dense(&x, &labels));
-    assert_eq!(ALLOCATIONS.with(Cell::get), before, "in place");
 }
 
 #[test]

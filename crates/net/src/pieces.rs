@@ -25,6 +25,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use mio::Waker;
 use paceline_exchange::{StepMemory, StepPiece};
 
+use crate::error::LinkError;
+
 /// What the computing thread hands in. Pieces are numbered in the order of the parameters.
 #[derive(Debug)]
 pub enum HandedIn<'a> {
@@ -112,6 +114,8 @@ pub struct PieceExchange<'a> {
     pub(crate) memory: StepPieces<'a>,
     pub(crate) handed_in: Receiver<HandedIn<'a>>,
     pub(crate) hand_back: SyncSender<HandedBack<'a>>,
+    /// Whether the computing thread hands in nothing more. If pieces are missing, it has failed.
+    pub(crate) is_closed: bool,
 }
 
 /// Both ends of a step in pieces.
@@ -130,7 +134,7 @@ impl<'a> PieceChannel<'a> {
         let pieces = memory.pieces.len();
         let (sender, handed_in) = sync_channel(2 * pieces);
         let (hand_back, handed_back) = sync_channel(pieces + 1);
-        let exchange = PieceExchange { memory, handed_in, hand_back };
+        let exchange = PieceExchange { memory, handed_in, hand_back, is_closed: false };
         Self { sender: PieceSender { sender, waker }, handed_back, exchange }
     }
 }
@@ -140,8 +144,17 @@ impl<'a> PieceExchange<'a> {
     pub(crate) fn next_handed_in(&mut self) -> Option<TakenIn> {
         match self.handed_in.try_recv() {
             Ok(handed_in) => Some(self.memory.take_in(handed_in)),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                self.is_closed = true;
+                None
+            }
         }
+    }
+
+    /// The error of a step whose model has failed. What the caller reports is the model's panic.
+    pub(crate) fn model_failed() -> LinkError {
+        LinkError::Aborted("the model failed in the middle of a step".into())
     }
 
     /// Hands something back. The computing thread may have abandoned the step.

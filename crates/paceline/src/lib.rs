@@ -139,8 +139,8 @@ pub mod prelude {
         TrainTest,
     };
     pub use paceline_engine::{
-        CheckpointSettings, Mode, ModelSizing, OnDivergence, Session, SessionReport, Sharing,
-        Shuffle, StartModel, Stop, TestMetric, TrainError, WireFormat,
+        CheckpointSettings, FactorChoice, Mode, ModelSizing, OnDivergence, Session, SessionReport,
+        Sharing, Shuffle, StartModel, Stop, TestMetric, TrainError, WireFormat,
     };
     pub use paceline_model::{
         AdaGrad, Adam, AlexNet, Architecture, Batch, DenseLayer, Ftrl, Group, Initialisation,

@@ -4,7 +4,7 @@ use paceline_exchange::WireFormat;
 
 use super::Session;
 use crate::error::TrainError;
-use crate::settings::Stop;
+use crate::settings::{FactorChoice, Mode, Stop};
 
 impl Session {
     /// Refuses settings that cannot be used, before anything is started or written.
@@ -31,6 +31,9 @@ impl Session {
         }
         if self.workload.is_sparse() && self.sharing.wire == WireFormat::Bf16 {
             return wrong("bf16 is for dense models; leave Sharing::wire out".into());
+        }
+        if self.sharing.mode != Mode::Mirrored && self.settings.factors != FactorChoice::Auto {
+            return wrong("factors are for Sharing::mesh; leave Session::factors out".into());
         }
         if self.contexts.len() > 1 {
             return wrong("a session takes one record or contexts, not several".into());

@@ -72,6 +72,14 @@ impl Replica {
         self.pieces.iter().any(|piece| !piece.has_gradient && !has_left)
     }
 
+    /// Whether anything of the present step has not been handed in: a gradient, factors or the
+    /// memory of an output.
+    pub fn awaits_hand_in(&self) -> bool {
+        let pieces = self.pieces.iter().zip(&self.config.pieces);
+        let mut outputs = pieces.filter(|(_, piece)| piece.factors.is_none());
+        self.awaits_pieces() || outputs.any(|(progress, _)| !progress.has_output)
+    }
+
     /// What the step has completed since the last call; each piece is reported once. The caller
     /// may then read its memory, and so may the replica.
     pub fn next_completed(&mut self) -> Option<CompletedPiece> {

@@ -329,3 +329,29 @@ fn a_test_accepts_a_job_file_for_training_but_no_setting_without_effect() {
     let idle = "--set train.batch=5: train.batch is not used by a test; leave it out";
     assert_eq!(test(&["train.batch=5"]), idle);
 }
+
+#[test]
+fn a_sparse_model_that_shall_be_rounded_names_only_a_remedy_that_it_has() {
+    for (model, has_dense) in [("logistic", true), ("fm", false)] {
+        let settings = ["cluster.mode=sync", "cluster.wire=bf16", &format!("model.kind={model}")];
+        let refused = problems(&job("", &settings));
+        assert!(refused.contains("is \"bf16\", which is for dense models"), "{refused}");
+        assert_eq!(refused.contains("or set model.dense = true"), has_dense, "{refused}");
+    }
+}
+
+#[test]
+fn factors_of_a_batch_in_several_blocks_are_refused_with_the_largest_batch() {
+    let refused = |batch: &str| {
+        let factors = ["cluster.mode=mirrored", "cluster.factors=always", "model.kind=lenet"];
+        problems(&job("", &[&factors[..], &[batch]].concat()))
+    };
+    assert_eq!(refused("train.batch=128"), "");
+    assert_eq!(refused("train.global_batch=256"), "");
+    assert_eq!(
+        refused("train.batch=129"),
+        "--set cluster.factors=always: cluster.factors is \"always\", but a batch of 129 is \
+         computed in blocks of 128, and only a batch of one block has factors; use a batch of at \
+         most 128 for each worker, or leave cluster.factors out"
+    );
+}

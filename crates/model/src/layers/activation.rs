@@ -1,7 +1,7 @@
 //! Activations: ReLU and tanh, value by value, in place.
 
 use super::layer_op::ElementwiseLayer;
-use crate::kernels::each;
+use crate::kernels::{each, tanh};
 
 /// Values that are copied before they are changed. Where a value is kept or zeroed in its place,
 /// the compiler stores parts of vectors, which is many times slower than to store whole ones.
@@ -20,7 +20,7 @@ impl ElementwiseLayer for Activation {
                 #[inline(always)]
                 || relu(y),
             ),
-            Activation::Tanh => y.iter_mut().for_each(|y| *y = y.tanh()),
+            Activation::Tanh => tanh(y),
         }
     }
 

@@ -62,6 +62,9 @@ impl ServerConnections {
         let (mut wait, mut is_cancelled) = (None, false);
         loop {
             let final_from = buffers.take_in();
+            if buffers.exchange.is_closed && final_from > 0 {
+                return Err(PieceExchange::model_failed());
+            }
             if !is_cancelled {
                 self.client.set_final(final_from);
             }

@@ -82,6 +82,10 @@ impl Mesh {
                 exchange.hand_back(HandedBack::Complete);
                 Ok(PieceOutcome::Complete)
             }
+            // The other workers notice when the connections are closed, as if this one had died.
+            Err(_) if exchange.is_closed && self.replica.awaits_hand_in() => {
+                Err(PieceExchange::model_failed())
+            }
             Err(fault) => match self.abandon(fault, &mut exchange.memory, observer) {
                 Err(LinkError::CutShort) => {
                     observer.was_cut_short();
@@ -114,6 +118,9 @@ impl Mesh {
                 return Err(LinkError::CutShort.into());
             }
             let mut progress = self.take_in(exchange);
+            if exchange.is_closed && self.replica.awaits_hand_in() {
+                return Err(PieceExchange::model_failed().into());
+            }
             observer.enter_phase(ExchangePhase::Push);
             if self.replica.reduce_chunk(&mut exchange.memory) {
                 while self.replica.reduce_chunk(&mut exchange.memory) {}
