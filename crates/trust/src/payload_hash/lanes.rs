@@ -7,8 +7,10 @@
 #![expect(unsafe_code, reason = "only their caller can know which instructions there are")]
 
 use std::arch::x86_64::{
-    __m128i, __m512i, _mm_clmulepi64_si128, _mm_set1_epi64x, _mm_shuffle_epi32, _mm_xor_si128,
-    _mm512_clmulepi64_epi128, _mm512_set1_epi64, _mm512_shuffle_epi32, _mm512_xor_si512,
+    __m128i, __m256i, __m512i, _mm_clmulepi64_si128, _mm_set1_epi64x, _mm_shuffle_epi32,
+    _mm_xor_si128, _mm256_clmulepi64_epi128, _mm256_set1_epi64x, _mm256_shuffle_epi32,
+    _mm256_xor_si256, _mm512_clmulepi64_epi128, _mm512_set1_epi64, _mm512_shuffle_epi32,
+    _mm512_xor_si512,
 };
 
 use super::{HASH_BYTES, Stripe, StripeHash};
@@ -60,6 +62,33 @@ unsafe impl Lanes for __m512i {
     }
 }
 
+// SAFETY: it has 64 bytes. The instructions are those of AVX2 and VPCLMULQDQ.
+unsafe impl Lanes for [__m256i; 2] {
+    #[inline(always)]
+    unsafe fn fill(half: i64) -> Self {
+        // SAFETY: by the caller.
+        unsafe { [_mm256_set1_epi64x(half); 2] }
+    }
+
+    #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        // SAFETY: by the caller.
+        std::array::from_fn(|at| unsafe { _mm256_xor_si256(self[at], other[at]) })
+    }
+
+    #[inline(always)]
+    unsafe fn swap(self) -> Self {
+        // SAFETY: by the caller.
+        self.map(|lanes| unsafe { _mm256_shuffle_epi32::<0x4e>(lanes) })
+    }
+
+    #[inline(always)]
+    unsafe fn multiply<const WHICH: i32>(self, other: Self) -> Self {
+        // SAFETY: by the caller.
+        std::array::from_fn(|at| unsafe { _mm256_clmulepi64_epi128::<WHICH>(self[at], other[at]) })
+    }
+}
+
 // SAFETY: it has 64 bytes. The instructions are those of SSE2 and PCLMULQDQ.
 unsafe impl Lanes for [__m128i; 4] {
     #[inline(always)]
@@ -107,77 +136,53 @@ pub(super) struct LaneHash<V> {
 
 /// The hash with the widest vectors that the processor has; `None` if it has not even narrow ones.
 pub(super) fn new(key: &[u8; HASH_BYTES]) -> Option<Box<dyn StripeHash>> {
-    new_512(key).or_else(|| new_128(key))
+    new_512(key).or_else(|| new_256(key)).or_else(|| new_128(key))
 }
 
-pub(super) fn new_512(key: &[u8; HASH_BYTES]) -> Option<Box<dyn StripeHash>> {
-    #[target_feature(enable = "avx512f,vpclmulqdq")]
-    fn expand_512(key: &[u8; HASH_BYTES]) -> Box<dyn StripeHash> {
-        // SAFETY: the instructions are there.
-        Box::new(unsafe { expand::<__m512i>(key) })
-    }
-    let is_there = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("vpclmulqdq");
-    // SAFETY: the instructions are there.
-    is_there.then(|| unsafe { expand_512(key) })
-}
-
-pub(super) fn new_128(key: &[u8; HASH_BYTES]) -> Option<Box<dyn StripeHash>> {
-    #[target_feature(enable = "avx,pclmulqdq")]
-    fn expand_128(key: &[u8; HASH_BYTES]) -> Box<dyn StripeHash> {
-        // SAFETY: the instructions are there.
-        Box::new(unsafe { expand::<[__m128i; 4]>(key) })
-    }
-    let is_there = is_x86_feature_detected!("avx") && is_x86_feature_detected!("pclmulqdq");
-    // SAFETY: the instructions are there.
-    is_there.then(|| unsafe { expand_128(key) })
-}
-
-impl StripeHash for LaneHash<__m512i> {
-    fn add(&mut self, stripes: &[Stripe]) {
-        #[target_feature(enable = "avx512f,vpclmulqdq")]
-        fn add_512(hash: &mut LaneHash<__m512i>, stripes: &[Stripe]) {
+/// The hash with vectors of one type, which need these features of the processor.
+macro_rules! lane_hash {
+    ($new:ident, $lanes:ty, $enable:literal, [$($feature:tt),+]) => {
+        pub(super) fn $new(key: &[u8; HASH_BYTES]) -> Option<Box<dyn StripeHash>> {
+            #[target_feature(enable = $enable)]
+            fn make(key: &[u8; HASH_BYTES]) -> Box<dyn StripeHash> {
+                // SAFETY: the instructions are there.
+                Box::new(unsafe { expand::<$lanes>(key) })
+            }
+            let is_there = $(is_x86_feature_detected!($feature))&&+;
             // SAFETY: the instructions are there.
-            unsafe { add(hash, stripes) }
+            is_there.then(|| unsafe { make(key) })
         }
-        // SAFETY: there is a hash only if the instructions are there.
-        unsafe { add_512(self, stripes) }
-    }
 
-    fn finish(&mut self, block: &[u8; HASH_BYTES]) -> [u8; HASH_BYTES] {
-        #[target_feature(enable = "avx512f,vpclmulqdq")]
-        fn finish_512(hash: &mut LaneHash<__m512i>, block: &[u8; HASH_BYTES]) -> [u8; HASH_BYTES] {
-            // SAFETY: the instructions are there.
-            unsafe { finish(hash, block) }
+        impl StripeHash for LaneHash<$lanes> {
+            fn add(&mut self, stripes: &[Stripe]) {
+                #[target_feature(enable = $enable)]
+                fn add_here(hash: &mut LaneHash<$lanes>, stripes: &[Stripe]) {
+                    // SAFETY: the instructions are there.
+                    unsafe { add(hash, stripes) }
+                }
+                // SAFETY: there is a hash only if the instructions are there.
+                unsafe { add_here(self, stripes) }
+            }
+
+            fn finish(&mut self, block: &[u8; HASH_BYTES]) -> [u8; HASH_BYTES] {
+                #[target_feature(enable = $enable)]
+                fn finish_here(
+                    hash: &mut LaneHash<$lanes>,
+                    block: &[u8; HASH_BYTES],
+                ) -> [u8; HASH_BYTES] {
+                    // SAFETY: the instructions are there.
+                    unsafe { finish(hash, block) }
+                }
+                // SAFETY: there is a hash only if the instructions are there.
+                unsafe { finish_here(self, block) }
+            }
         }
-        // SAFETY: there is a hash only if the instructions are there.
-        unsafe { finish_512(self, block) }
-    }
+    };
 }
 
-impl StripeHash for LaneHash<[__m128i; 4]> {
-    fn add(&mut self, stripes: &[Stripe]) {
-        #[target_feature(enable = "avx,pclmulqdq")]
-        fn add_128(hash: &mut LaneHash<[__m128i; 4]>, stripes: &[Stripe]) {
-            // SAFETY: the instructions are there.
-            unsafe { add(hash, stripes) }
-        }
-        // SAFETY: there is a hash only if the instructions are there.
-        unsafe { add_128(self, stripes) }
-    }
-
-    fn finish(&mut self, block: &[u8; HASH_BYTES]) -> [u8; HASH_BYTES] {
-        #[target_feature(enable = "avx,pclmulqdq")]
-        fn finish_128(
-            hash: &mut LaneHash<[__m128i; 4]>,
-            block: &[u8; HASH_BYTES],
-        ) -> [u8; HASH_BYTES] {
-            // SAFETY: the instructions are there.
-            unsafe { finish(hash, block) }
-        }
-        // SAFETY: there is a hash only if the instructions are there.
-        unsafe { finish_128(self, block) }
-    }
-}
+lane_hash!(new_512, __m512i, "avx512f,vpclmulqdq", ["avx512f", "vpclmulqdq"]);
+lane_hash!(new_256, [__m256i; 2], "avx2,vpclmulqdq", ["avx2", "vpclmulqdq"]);
+lane_hash!(new_128, [__m128i; 4], "avx,pclmulqdq", ["avx", "pclmulqdq"]);
 
 #[inline(always)]
 unsafe fn expand<V: Lanes>(key: &[u8; HASH_BYTES]) -> LaneHash<V> {
