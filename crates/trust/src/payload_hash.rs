@@ -17,7 +17,7 @@ const STRIPE_BYTES: usize = 4 * HASH_BYTES;
 type Stripe = [u8; STRIPE_BYTES];
 
 /// The hash under one key.
-pub(crate) struct PayloadHash {
+pub(crate) struct SealedHash {
     stripes: Box<dyn StripeHash>,
     /// The first bytes of a stripe that is not complete.
     part: Stripe,
@@ -57,7 +57,7 @@ impl StripeHash for PlainHash {
     }
 }
 
-impl PayloadHash {
+impl SealedHash {
     pub(crate) fn new(key: &[u8; HASH_BYTES]) -> Self {
         #[cfg(target_arch = "x86_64")]
         if let Some(stripes) = lanes::new(key) {
@@ -127,13 +127,13 @@ mod tests {
     }
 
     /// The hash in every form that this processor has.
-    fn all_forms(key: &[u8; 16]) -> Vec<PayloadHash> {
+    fn all_forms(key: &[u8; 16]) -> Vec<SealedHash> {
         let mut forms: Vec<Box<dyn StripeHash>> = vec![Box::new(PlainHash::new(key))];
         #[cfg(target_arch = "x86_64")]
         forms.extend(
             [lanes::new_512, lanes::new_256, lanes::new_128].into_iter().filter_map(|new| new(key)),
         );
-        forms.into_iter().map(PayloadHash::with).collect()
+        forms.into_iter().map(SealedHash::with).collect()
     }
 
     proptest! {
@@ -142,9 +142,10 @@ mod tests {
             key: [u8; 16], bytes in proptest::collection::vec(any::<u8>(), 0..3_000),
             (first, second) in (0usize..3_000, 0usize..3_000),
         ) {
-            let (from, to) = (first.min(second).min(bytes.len()), first.max(second).min(bytes.len()));
+            let (first, second) = (first.min(bytes.len()), second.min(bytes.len()));
+            let (from, to) = (first.min(second), first.max(second));
             let pieces = [&bytes[..from], &bytes[from..to], &bytes[to..]];
-            let whole = PayloadHash::with(Box::new(PlainHash::new(&key))).hash(&[&bytes]);
+            let whole = SealedHash::with(Box::new(PlainHash::new(&key))).hash(&[&bytes]);
             for mut hash in all_forms(&key) {
                 prop_assert_eq!(hash.hash(&pieces), whole);
                 prop_assert_eq!(hash.hash(&[&bytes]), whole, "a hash leaves nothing behind");
@@ -152,8 +153,10 @@ mod tests {
         }
 
         #[test]
-        fn zeros_at_the_end_change_the_hash(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut hash = PayloadHash::new(&[9; 16]);
+        fn zeros_at_the_end_change_the_hash(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut hash = SealedHash::new(&[9; 16]);
             prop_assert_ne!(hash.hash(&[&bytes]), hash.hash(&[&bytes, &[0]]));
         }
     }

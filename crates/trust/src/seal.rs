@@ -6,12 +6,12 @@
 //! changed, repeated, left out or moved is noticed.
 //!
 //! A payload is hashed by POLYVAL, with a key of this direction too. That hash must stay secret, so
-//! the tag of a payload is that of AES-128-GCM over the hash. Tags of heads are of the same key, with
-//! nonces of their own.
+//! the tag of a payload is that of AES-128-GCM over the hash. Tags of heads are of the same key,
+//! with nonces of their own.
 
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
-use crate::payload_hash::{HASH_BYTES, PayloadHash};
+use crate::payload_hash::{HASH_BYTES, SealedHash};
 
 /// The length of both tags.
 pub const SEAL_BYTES: usize = 2 * TAG_BYTES;
@@ -51,7 +51,7 @@ enum TagOf {
 
 /// The keys of one direction, and the number of its next frame.
 struct SealDirection {
-    hash: PayloadHash,
+    hash: SealedHash,
     key: LessSafeKey,
     next: u64,
 }
@@ -60,7 +60,7 @@ impl SealDirection {
     /// The first half of the key is that of tags, the second that of hashes.
     fn new(key: &[u8; 32]) -> Self {
         let (of_tags, of_hashes) = key.split_at(AES_128_GCM.key_len());
-        let hash = PayloadHash::new(&std::array::from_fn(|at| of_hashes[at]));
+        let hash = SealedHash::new(&std::array::from_fn(|at| of_hashes[at]));
         let key = match UnboundKey::new(&AES_128_GCM, of_tags) {
             Ok(key) => LessSafeKey::new(key),
             Err(_) => unreachable!("it has that length"),

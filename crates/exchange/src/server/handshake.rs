@@ -207,8 +207,8 @@ impl Server {
 
     /// Why a process may not fill a slot that belongs to another task, if it may not: the
     /// coordinator's slot is for its own task, and a process that is connected is replaced by its
-    /// own task or the slot's only. A process without a name is none of them. One that is gone is noticed by its connection; until then the
-    /// process to which the slot was offered tries again.
+    /// own task or the slot's only. A process without a name is none of them. One that is gone is
+    /// noticed by its connection; until then the process to which the slot was offered tries again.
     fn foreign_claim(&self, hello: &Hello) -> Option<Refusal> {
         let (slot, name) = (hello.slot as usize, &hello.process.name);
         let member = &self.members[slot];
