@@ -106,6 +106,9 @@ fn a_peer_with_the_secret_can_do_only_what_its_role_allows() {
     let push = (FrameKind::Push, &[0; 64][..]);
     for (hello, frame, reason) in [
         (hello(Worker, 0, "worker:1"), None, "slot 0 is that of worker:0, the coordinator"),
+        (hello(Worker, 0, ""), None, "slot 0 is that of worker:0, the coordinator"),
+        (hello(Worker, 1, ""), None, "worker:1 fills slot 1, and not a process without a name"),
+        (hello(Process, 0, ""), None, "place 0 is that of worker:0, not of a process without"),
         (hello(Worker, 1, "worker:7"), None, "worker:1 fills slot 1, and not worker:7"),
         (hello(Process, 1, "worker:7"), None, "place 1 is that of worker:1, not of worker:7"),
         (hello(Worker, 9, "worker:9"), None, "there is no slot 9"),

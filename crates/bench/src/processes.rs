@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
-    CHUNK_BYTES, ClientConfig, ModeConfig, PeerRole, Server, ServerConfig, Store,
+    CHUNK_BYTES, ClientConfig, ModeConfig, PeerRole, ProcessName, Server, ServerConfig, Store,
 };
 use paceline_model::{OptimizerState, Sgd};
 use paceline_net::{ConnectConfig, Credentials, ServerConnections, serve};
@@ -192,8 +192,9 @@ fn serve_at(listener: &TcpListener, floats: usize, credentials: Credentials) -> 
 }
 
 fn exchange_ours(args: &BenchProcessArgs, credentials: Credentials) -> io::Result<()> {
+    let process = ProcessName { id: 1, name: "worker:0".into() };
     let config = ConnectConfig {
-        client: ClientConfig::new(PeerRole::Worker, 1, args.floats),
+        client: ClientConfig { process, ..ClientConfig::new(PeerRole::Worker, 1, args.floats) },
         servers: vec![args.address.clone()],
         credentials,
         start_timeout: Duration::from_secs(10),

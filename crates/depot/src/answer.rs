@@ -17,7 +17,7 @@ pub(crate) fn answer(
     channel: &mut Channel,
     Received { message, body }: Received<DepotRequest>,
 ) -> io::Result<()> {
-    if let Some(name) = foreign(channel, &message) {
+    if let Some(name) = foreign(depot, channel, &message) {
         let text = format!("a request for {name}, whose certificate it does not have");
         return Err(io::Error::new(ErrorKind::PermissionDenied, text));
     }
@@ -40,26 +40,24 @@ pub(crate) fn answer(
             Some(files) => refusal(files.append(channel, &file, at, body))?,
             None => return Err(io::Error::new(ErrorKind::InvalidData, "an unknown task")),
         },
-        DepotRequest::Done { task } => {
-            depot.set_done(&task);
-            DepotReply::Done
-        }
+        DepotRequest::Done { task } => match TaskFiles::of(depot, &task) {
+            Some(_) => {
+                depot.set_done(&task);
+                DepotReply::Done
+            }
+            None => unknown(&task),
+        },
     };
     channel.send(&reply, 0)
 }
 
 /// The task that must make a request, if the other side's certificate is that of another one.
-fn foreign(channel: &Channel, request: &DepotRequest) -> Option<String> {
-    let server = |index: usize| format!("ps:{index}");
+fn foreign(depot: &DepotState, channel: &Channel, request: &DepotRequest) -> Option<String> {
     let name = match request {
         DepotRequest::Claim { server: at } | DepotRequest::Follow { server: at, .. } => {
-            server(at.index)
+            format!("ps:{}", at.index)
         }
-        // In a run without servers, workers have the shards.
-        DepotRequest::Deliver { shard } if channel.may_be(&format!("worker:{}", shard.index)) => {
-            return None;
-        }
-        DepotRequest::Deliver { shard } => server(shard.index),
+        DepotRequest::Deliver { shard } => depot.config.holder_of(shard.index),
         DepotRequest::List { task, .. }
         | DepotRequest::Append { task, .. }
         | DepotRequest::Done { task } => task.clone(),
@@ -69,6 +67,7 @@ fn foreign(channel: &Channel, request: &DepotRequest) -> Option<String> {
 }
 
 fn unknown(task: &str) -> DepotReply {
+    let task: String = task.chars().take(100).collect();
     DepotReply::Refused(format!("the run has no task {task}"))
 }
 

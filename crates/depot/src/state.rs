@@ -14,10 +14,21 @@ pub struct DepotConfig {
     pub credentials: Credentials,
     /// The run's checkpoints, on this machine.
     pub checkpoints: CheckpointDir,
-    /// The folder of each task that sends files, by the task's name.
+    /// The folder of each task that sends files, by the task's name: of workers first, from slot
+    /// 1 on.
     pub folders: Vec<(String, PathBuf)>,
     /// Takes messages for the log.
     pub note: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl DepotConfig {
+    /// The task that has a shard: a server or, in a run without servers, the worker of the slot.
+    pub(crate) fn holder_of(&self, shard: usize) -> String {
+        let server = format!("ps:{shard}");
+        let has_servers = self.folders.iter().any(|(name, _)| name.starts_with("ps:"));
+        let worker = shard.checked_sub(1).and_then(|at| self.folders.get(at));
+        worker.filter(|_| !has_servers).map_or(server, |(name, _)| name.clone())
+    }
 }
 
 /// What the threads of a depot share.

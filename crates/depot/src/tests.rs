@@ -154,6 +154,9 @@ fn names_that_lead_elsewhere_are_refused() {
     }
     let unknown = DepotRequest::List { task: "worker:9".into(), probe: ".x".into() };
     assert!(client.ask_plain(&unknown).is_err());
+    let done = DepotRequest::Done { task: "x".repeat(1 << 20) };
+    let error = client.ask_plain(&done).unwrap_err();
+    assert!(error.to_string().len() < 1_000, "neither kept nor repeated");
     assert_eq!(fs::read_dir(depot.run.path()).unwrap().count(), 0);
 }
 
@@ -198,4 +201,19 @@ fn strangers_keep_no_task_out() {
     let begun = Instant::now();
     assert!(client.manifest(None).unwrap().is_none());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_shard_is_delivered_by_the_task_that_has_it_and_no_other() {
+    let config = |names: &[&str]| DepotConfig {
+        credentials: Credentials::with_token(SECRET),
+        checkpoints: CheckpointDir::new("none"),
+        folders: names.iter().map(|&name| (name.into(), PathBuf::new())).collect(),
+        note: Box::new(|_| {}),
+    };
+    let with_servers = config(&["worker:1", "ps:0", "ps:1"]);
+    assert_eq!([0, 1].map(|shard| with_servers.holder_of(shard)), ["ps:0", "ps:1"]);
+    // The coordinator, of slot 0, keeps its own.
+    let mirrored = config(&["worker:0", "worker:1", "evaluator:0"]);
+    assert_eq!([1, 2].map(|shard| mirrored.holder_of(shard)), ["worker:0", "worker:1"]);
 }

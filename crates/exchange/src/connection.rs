@@ -19,6 +19,9 @@ pub enum Payload<'a> {
     /// one, of any length, in its place. So it copies nothing, and after the first steps it
     /// allocates nothing.
     Floats(&'a mut Vec<f32>),
+    /// The same of a `Push` for which [`PayloadLimits::is_finite`](crate::PayloadLimits::is_finite)
+    /// holds, so that the server need not look again.
+    FiniteFloats(&'a mut Vec<f32>),
 }
 
 /// The payload of a frame to send.

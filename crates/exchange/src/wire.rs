@@ -12,7 +12,11 @@
 
 use std::ops::Range;
 
-use paceline_model::kernels::{bf16_add, bf16_decode, bf16_encode_change};
+use paceline_model::kernels::{
+    all_finite, all_finite_bf16, bf16_add, bf16_decode, bf16_encode_change,
+};
+
+use crate::Header;
 
 /// How gradients and parameters of a dense model travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +42,19 @@ impl WireFormat {
         match self {
             WireFormat::F32 => 4,
             WireFormat::Bf16 => 2,
+        }
+    }
+
+    /// Whether all numbers of a gradient are finite. One that is not would spoil the parameters of
+    /// all workers.
+    pub(crate) fn is_finite(self, header: &Header, gradient: &[f32]) -> bool {
+        match self {
+            WireFormat::F32 => all_finite(gradient),
+            WireFormat::Bf16 => {
+                let changes: &[u16] = bytemuck::cast_slice(gradient);
+                let count = header.len as usize / size_of::<u16>();
+                all_finite_bf16(&changes[..count.min(changes.len())])
+            }
         }
     }
 

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use crate::limits::Limits;
 use crate::request::{Method, Request, RequestError};
 use crate::response::{Response, ResponseBody};
-use crate::state::HttpState;
+use crate::state::OpenConnection;
 use crate::stream_writer::{StreamWriter, is_timeout, write_within};
 
 /// Time to tell a client that the server has too many connections.
 const REFUSAL_TIME: Duration = Duration::from_millis(100);
 
 /// Serves a connection until one side closes it.
-pub(crate) fn serve(mut stream: TcpStream, state: &HttpState) {
+pub(crate) fn serve(mut stream: TcpStream, open: &OpenConnection) {
     // An error means that the client is gone or too slow: there is nothing to report to it.
-    let _ = serve_requests(&mut stream, state);
+    let _ = serve_requests(&mut stream, open);
 }
 
 /// Answers that the server has too many connections.
@@ -26,7 +26,8 @@ pub(crate) fn refuse(mut stream: TcpStream) {
         .send(&mut stream, busy);
 }
 
-fn serve_requests(stream: &mut TcpStream, state: &HttpState) -> io::Result<()> {
+fn serve_requests(stream: &mut TcpStream, open: &OpenConnection) -> io::Result<()> {
+    let state = &open.state;
     let write_time = state.limits.write_time;
     stream.set_nodelay(true)?;
     // Bytes that were read beyond the end of the previous request.
@@ -47,7 +48,12 @@ fn serve_requests(stream: &mut TcpStream, state: &HttpState) -> io::Result<()> {
             }
         };
         let response = match state.guard.check(&request) {
-            Ok(()) => (state.handler)(&request),
+            Ok(()) => {
+                if !state.guard.is_open(&request) {
+                    open.set_known();
+                }
+                (state.handler)(&request)
+            }
             Err(refusal) => refusal,
         };
         let is_complete = matches!(response.body, ResponseBody::Complete(_));

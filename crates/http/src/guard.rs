@@ -59,6 +59,11 @@ impl Guard {
         self.token.is_some()
     }
 
+    /// Whether any stranger may make a request.
+    pub(crate) fn is_open(&self, request: &Request) -> bool {
+        self.token.is_some() && self.open_path == Some(request.path.as_str())
+    }
+
     /// Lets a request pass, or returns the response to send instead.
     pub(crate) fn check(&self, request: &Request) -> Result<(), Response> {
         let Some(token) = &self.token else {
@@ -70,7 +75,7 @@ impl Guard {
                 "use the server's address, or localhost, as its name\n",
             ));
         };
-        if self.open_path == Some(request.path.as_str()) {
+        if self.is_open(request) {
             return Ok(());
         }
         let bearer =

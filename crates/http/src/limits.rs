@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Limits of a server. The defaults suit a page with a handful of readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Simultaneous connections; the server answers further ones with status 503.
+    /// Simultaneous connections. A further one replaces the oldest without a request that passed
+    /// the guard; if there is none, the server answers it with status 503.
     pub connections: usize,
     /// Bytes of a request's head.
     pub head_bytes: usize,

@@ -85,14 +85,14 @@ fn accept_all(listener: &TcpListener, state: &Arc<HttpState>) {
     }
 }
 
-/// Starts a thread for a connection, or refuses it if the server has too many.
+/// Starts a thread for a connection, or refuses it if all places are taken by clients.
 fn start_connection(number: u64, stream: TcpStream, state: &Arc<HttpState>) {
     let Ok(socket) = stream.try_clone() else { return };
-    if state.is_full() {
+    if !state.make_room() {
         return connection::refuse(stream);
     }
     let open = OpenConnection::register(number, socket, state);
     let thread = thread::Builder::new().name("http connection".into());
     // If no thread can be started, dropping the closure closes the connection.
-    let _ = thread.spawn(move || connection::serve(stream, &open.state));
+    let _ = thread.spawn(move || connection::serve(stream, &open));
 }

@@ -1,6 +1,6 @@
 //! What the threads of a server share.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,14 +19,21 @@ pub(crate) struct HttpState {
     pub(crate) limits: Limits,
     pub(crate) handler: Box<Handler>,
     is_stopping: AtomicBool,
-    /// The socket of each open connection, so that stopping can shut them down.
-    sockets: Mutex<HashMap<u64, TcpStream>>,
+    /// The open connections by number, the oldest first.
+    open: Mutex<BTreeMap<u64, OpenSocket>>,
+}
+
+/// The socket of an open connection, so that it can be shut down.
+struct OpenSocket {
+    socket: TcpStream,
+    /// A request has passed the guard.
+    is_known: bool,
 }
 
 impl HttpState {
     pub(crate) fn new(guard: Guard, limits: Limits, handler: Box<Handler>) -> Self {
-        let (is_stopping, sockets) = (AtomicBool::new(false), Mutex::default());
-        Self { guard, limits, handler, is_stopping, sockets }
+        let (is_stopping, open) = (AtomicBool::new(false), Mutex::default());
+        Self { guard, limits, handler, is_stopping, open }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -37,18 +44,26 @@ impl HttpState {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.sockets().len() >= self.limits.connections
+    /// Whether there is room for another connection. If all places are taken, the oldest of those
+    /// without a request that passed the guard is shut down: a client sends one at once.
+    pub(crate) fn make_room(&self) -> bool {
+        let mut open = self.open();
+        if open.len() < self.limits.connections {
+            return true;
+        }
+        let stranger = open.iter().find(|(_, open)| !open.is_known).map(|(&number, _)| number);
+        let stranger = stranger.and_then(|number| open.remove(&number));
+        stranger.is_some_and(|OpenSocket { socket, .. }| socket.shutdown(Shutdown::Both).is_ok())
     }
 
     pub(crate) fn shut_down_connections(&self) {
-        for socket in self.sockets().values() {
+        for OpenSocket { socket, .. } in self.open().values() {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    fn sockets(&self) -> MutexGuard<'_, HashMap<u64, TcpStream>> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, OpenSocket>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -60,13 +75,20 @@ pub(crate) struct OpenConnection {
 
 impl OpenConnection {
     pub(crate) fn register(number: u64, socket: TcpStream, state: &Arc<HttpState>) -> Self {
-        state.sockets().insert(number, socket);
+        state.open().insert(number, OpenSocket { socket, is_known: false });
         Self { number, state: state.clone() }
+    }
+
+    /// A request has passed the guard.
+    pub(crate) fn set_known(&self) {
+        if let Some(open) = self.state.open().get_mut(&self.number) {
+            open.is_known = true;
+        }
     }
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.state.sockets().remove(&self.number);
+        self.state.open().remove(&self.number);
     }
 }

@@ -144,6 +144,36 @@ fn connections_over_the_limit_get_503_and_a_panic_ends_only_its_own_connection()
 }
 
 #[test]
+fn silent_connections_do_not_keep_clients_out() {
+    let server = serve(Limits { connections: 2, ..Limits::default() });
+    let address = server.address();
+    let mut client = connect(address);
+    client.write_all(b"GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    assert!(client.read(&mut [0; 512]).unwrap() > 0);
+    let mut silent: Vec<_> = (0..20).map(|_| connect(address)).collect();
+    silent.iter_mut().for_each(|stream| stream.write_all(b"GET / HTTP").unwrap_or(()));
+    assert!(get(address, "/").ends_with("hello"), "the place of a silent one is free for it");
+    assert!(client.read(&mut [0; 512]).unwrap() > 0, "one that made a request keeps its place");
+}
+
+#[test]
+fn requests_that_need_no_token_do_not_keep_clients_out() {
+    let guard = Guard::with_token("0123456789abcdef").opening("/alive");
+    let listener = bind("127.0.0.1:0", &guard).unwrap();
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let answer = |_: &paceline_http::Request| Response::text(200, "hello");
+    let server = HttpServer::start(listener, guard, limits, answer).unwrap();
+    let mut strangers: Vec<_> = (0..2).map(|_| connect(server.address())).collect();
+    for stranger in &mut strangers {
+        stranger.write_all(b"GET /alive HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        assert!(stranger.read(&mut [0; 512]).unwrap() > 0);
+    }
+    let request = "GET / HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer 0123456789abcdef\r\n\
+        connection: close\r\n\r\n";
+    assert!(send(server.address(), request.as_bytes()).ends_with("hello"));
+}
+
+#[test]
 fn a_server_that_stops_ends_its_streams_and_frees_its_port() {
     let server = serve(Limits::default());
     let address = server.address();

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::thread;
 
 use paceline_exchange::{
-    ClientConfig, Level, ModeConfig, PeerRole, Replica, ReplicaConfig, Server, ServerConfig, Stats,
-    Store,
+    ClientConfig, Level, ModeConfig, PeerRole, ProcessName, Replica, ReplicaConfig, Server,
+    ServerConfig, Stats, Store,
 };
 use paceline_model::{Group, Layout, OptimizerState, Sgd};
 use paceline_net::{
@@ -64,7 +64,8 @@ fn encrypted(tasks: &[&str]) -> Vec<Credentials> {
 }
 
 fn connect(address: &str, credentials: &Credentials) -> Result<ServerConnections, LinkError> {
-    let client = ClientConfig::new(PeerRole::Worker, 1, PARAMS);
+    let process = ProcessName { id: 1, name: "worker:0".into() };
+    let client = ClientConfig { process, ..ClientConfig::new(PeerRole::Worker, 1, PARAMS) };
     let config = ConnectConfig {
         credentials: credentials.clone(),
         ..ConnectConfig::new(client, vec![address.to_owned()])

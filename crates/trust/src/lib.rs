@@ -19,6 +19,7 @@ mod handshake;
 mod keyed_hash;
 mod keys;
 mod message_channel;
+mod payload_hash;
 mod private_file;
 mod random;
 mod seal;

@@ -5,19 +5,17 @@
 //! on the frame's number. So the receiver checks a head before it acts on it, and a frame that was
 //! changed, repeated, left out or moved is noticed.
 //!
-//! A tag is that of AES-128-GCM over a copy of the bytes, block by block: with the processor's
-//! instructions, encrypting a copy that stays in the cache is the fastest keyed hash there is. The
-//! receiver makes the same tag from what has arrived; the encrypted copy is not used.
+//! A payload is hashed by POLYVAL, with a key of this direction too. That hash must stay secret, so
+//! the tag of a payload is that of AES-128-GCM over the hash. Tags of heads are of the same key,
+//! with nonces of their own.
 
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+
+use crate::payload_hash::{HASH_BYTES, SealedHash};
 
 /// The length of both tags.
 pub const SEAL_BYTES: usize = 2 * TAG_BYTES;
 const TAG_BYTES: usize = 16;
-/// Bytes that are copied at once.
-const BLOCK_BYTES: usize = 16 << 10;
-/// The number of the block that is a head.
-const HEAD_BLOCK: u32 = u32::MAX;
 /// The longest head.
 const MAX_HEAD_BYTES: usize = 64;
 
@@ -44,64 +42,55 @@ impl FrameKeys {
     }
 }
 
-/// The key of one direction, and the number of its next frame.
+/// What a tag is of. The value is a part of the nonce.
+#[derive(Clone, Copy)]
+enum TagOf {
+    Payload = 0,
+    Head = 1,
+}
+
+/// The keys of one direction, and the number of its next frame.
 struct SealDirection {
+    hash: SealedHash,
     key: LessSafeKey,
     next: u64,
-    /// The copy of a block.
-    block: Vec<u8>,
 }
 
 impl SealDirection {
+    /// The first half of the key is that of tags, the second that of hashes.
     fn new(key: &[u8; 32]) -> Self {
-        let key = match UnboundKey::new(&AES_128_GCM, &key[..AES_128_GCM.key_len()]) {
+        let (of_tags, of_hashes) = key.split_at(AES_128_GCM.key_len());
+        let hash = SealedHash::new(&std::array::from_fn(|at| of_hashes[at]));
+        let key = match UnboundKey::new(&AES_128_GCM, of_tags) {
             Ok(key) => LessSafeKey::new(key),
             Err(_) => unreachable!("it has that length"),
         };
-        Self { key, next: 0, block: Vec::new() }
+        Self { hash, key, next: 0 }
     }
 
-    /// The tag of the block that is copied, of the frame with this number.
-    fn tag_block(&mut self, frame: u64, block: u32, before: &[u8]) -> SealTag {
+    /// The tag of some bytes of the frame with this number, which are encrypted for that.
+    fn tag(&self, frame: u64, of: TagOf, bytes: &mut [u8]) -> SealTag {
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&frame.to_le_bytes());
-        nonce[8..].copy_from_slice(&block.to_le_bytes());
+        nonce[8..].copy_from_slice(&(of as u32).to_le_bytes());
         let nonce = Nonce::assume_unique_for_key(nonce);
-        match self.key.seal_in_place_separate_tag(nonce, Aad::from(before), &mut self.block) {
+        match self.key.seal_in_place_separate_tag(nonce, Aad::empty(), bytes) {
             Ok(tag) => std::array::from_fn(|at| tag.as_ref()[at]),
-            Err(_) => unreachable!("a block is short"),
+            Err(_) => unreachable!("the bytes are few"),
         }
     }
 
-    /// The tag of the next frame's payload. Each block's tag depends on the one before.
     fn payload_tag(&mut self, frame: u64, pieces: &[&[u8]]) -> SealTag {
-        let (mut tag, mut number) = ([0; TAG_BYTES], 0);
-        self.block.clear();
-        for mut piece in pieces.iter().copied() {
-            while !piece.is_empty() {
-                let room = BLOCK_BYTES - self.block.len();
-                let (copied, rest) = piece.split_at(piece.len().min(room));
-                self.block.extend_from_slice(copied);
-                piece = rest;
-                if self.block.len() == BLOCK_BYTES {
-                    tag = self.tag_block(frame, number, &tag);
-                    number += 1;
-                    self.block.clear();
-                }
-            }
-        }
-        if !self.block.is_empty() {
-            tag = self.tag_block(frame, number, &tag);
-        }
-        tag
+        let mut hash: [u8; HASH_BYTES] = self.hash.hash(pieces);
+        self.tag(frame, TagOf::Payload, &mut hash)
     }
 
-    fn head_tag(&mut self, frame: u64, head: &[u8], payload_tag: &SealTag) -> SealTag {
-        debug_assert!(head.len() <= MAX_HEAD_BYTES);
-        self.block.clear();
-        self.block.extend_from_slice(payload_tag);
-        self.block.extend_from_slice(head);
-        self.tag_block(frame, HEAD_BLOCK, &[])
+    fn head_tag(&self, frame: u64, head: &[u8], payload_tag: &SealTag) -> SealTag {
+        let mut bytes = [0; TAG_BYTES + MAX_HEAD_BYTES];
+        let bytes = &mut bytes[..TAG_BYTES + head.len()];
+        bytes[..TAG_BYTES].copy_from_slice(payload_tag);
+        bytes[TAG_BYTES..].copy_from_slice(head);
+        self.tag(frame, TagOf::Head, bytes)
     }
 }
 

@@ -16,6 +16,7 @@ struct Waiting<C> {
     next: u64,
     /// By number, the oldest first.
     strangers: VecDeque<(u64, C)>,
+    is_closed: bool,
 }
 
 /// The place of a connection in a room.
@@ -25,7 +26,7 @@ pub struct StrangerPlace(u64);
 impl<C: FnOnce()> StrangerRoom<C> {
     /// A room for this many connections.
     pub fn new(most: usize) -> Self {
-        let waiting = Waiting { next: 0, strangers: VecDeque::new() };
+        let waiting = Waiting { next: 0, strangers: VecDeque::new(), is_closed: false };
         Self { most, waiting: Mutex::new(waiting) }
     }
 
@@ -33,19 +34,29 @@ impl<C: FnOnce()> StrangerRoom<C> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a connection, and closes the oldest if the room is full.
+    /// Takes in a connection, and closes the oldest if the room is full. In a closed room that is
+    /// every one.
     pub fn enter(&self, close: C) -> StrangerPlace {
         let mut waiting = self.waiting();
         let place = StrangerPlace(waiting.next);
         waiting.next += 1;
         waiting.strangers.push_back((place.0, close));
-        let is_full = waiting.strangers.len() > self.most;
+        let is_full = waiting.is_closed || waiting.strangers.len() > self.most;
         let oldest = is_full.then(|| waiting.strangers.pop_front()).flatten();
         drop(waiting);
         if let Some((_, close)) = oldest {
             close();
         }
         place
+    }
+
+    /// Closes all connections that are there, and those that come later.
+    pub fn close(&self) {
+        let mut waiting = self.waiting();
+        waiting.is_closed = true;
+        let strangers = std::mem::take(&mut waiting.strangers);
+        drop(waiting);
+        strangers.into_iter().for_each(|(_, close)| close());
     }
 
     /// A connection has proved itself, or is gone. It is not closed.
@@ -81,5 +92,9 @@ mod tests {
         assert_eq!(*closed.borrow(), ["second", "third"]);
         room.leave(third);
         room.leave(first);
+        closed.borrow_mut().clear();
+        room.close();
+        room.enter(close("late"));
+        assert_eq!(*closed.borrow(), ["fourth", "fifth", "late"]);
     }
 }

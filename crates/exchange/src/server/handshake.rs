@@ -157,9 +157,8 @@ impl Server {
             return refuse(RefuseCode::BadSlot, &text);
         }
         let name = &hello.process.name;
-        let own = self.config.names.get(home).filter(|own| !name.is_empty() && *own != name);
-        if let Some(own) = own {
-            let text = format!("place {home} is that of {own}, not of {name}");
+        if let Some(own) = self.config.names.get(home).filter(|own| *own != name) {
+            let text = format!("place {home} is that of {own}, not of {}", named(name));
             return refuse(RefuseCode::BadSlot, &text);
         }
         if hello.slot != Hello::NO_SLOT && self.roster.is_superseded(home, hello.process.id) {
@@ -208,23 +207,25 @@ impl Server {
 
     /// Why a process may not fill a slot that belongs to another task, if it may not: the
     /// coordinator's slot is for its own task, and a process that is connected is replaced by its
-    /// own task or the slot's only. One that is gone is noticed by its connection; until then the
-    /// process to which the slot was offered tries again.
+    /// own task or the slot's only. A process without a name is none of them. One that is gone is
+    /// noticed by its connection; until then the process to which the slot was offered tries again.
     fn foreign_claim(&self, hello: &Hello) -> Option<Refusal> {
         let (slot, name) = (hello.slot as usize, &hello.process.name);
         let member = &self.members[slot];
-        if name.is_empty() || *name == member.process_name {
+        if *name == member.process_name {
             return None;
         }
         let home = &self.config.names[slot % self.config.processes()];
         if slot == 0 && name != home {
-            let text = format!("slot 0 is that of {home}, the coordinator, and not of {name}");
+            let text =
+                format!("slot 0 is that of {home}, the coordinator, and not of {}", named(name));
             return Some(Refusal::new(RefuseCode::BadSlot, text));
         }
         let is_filled = self.started && member.conn.is_some();
         let is_other = is_filled && !member.process_name.is_empty() && name != home;
         is_other.then(|| {
-            let text = format!("{} fills slot {slot}, and not {name}", member.process_name);
+            let text =
+                format!("{} fills slot {slot}, and not {}", member.process_name, named(name));
             Refusal::new(RefuseCode::NotNow, text)
         })
     }
@@ -357,4 +358,9 @@ impl Server {
         let completed = if self.is_sync() { self.chunks[0].version } else { 0 };
         NextPush { sequence: next, step: after_last.max(completed) }
     }
+}
+
+/// The name of a process, for people.
+fn named(name: &str) -> &str {
+    if name.is_empty() { "a process without a name" } else { name }
 }

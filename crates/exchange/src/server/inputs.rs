@@ -67,7 +67,10 @@ impl Server {
         let is_coordinator = slot == 0;
         match (header.kind, payload) {
             (FrameKind::Push | FrameKind::PushKeys, Payload::Floats(gradient)) => {
-                self.push(slot, header, gradient, host)
+                self.push(slot, header, gradient, false, host)
+            }
+            (FrameKind::Push, Payload::FiniteFloats(gradient)) => {
+                self.push(slot, header, gradient, true, host)
             }
             (FrameKind::Pull, _) => self.pull(Some(slot), conn, header, host),
             (FrameKind::PullKeys, Payload::Bytes(keys)) => {

@@ -6,7 +6,7 @@
 
 use super::state::Server;
 use crate::keys::max_keys_bytes;
-use crate::{FrameKind, Header, Store, max_keys};
+use crate::{FrameKind, Header, Store, WireFormat, max_keys};
 
 /// The longest payloads that clients may send to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,27 +17,35 @@ pub struct PayloadLimits {
     keys: usize,
     /// The numbers of each key.
     width: usize,
+    /// How gradients travel.
+    wire: WireFormat,
 }
 
 impl Server {
     /// How long the frames of clients may be.
     pub fn payload_limits(&self) -> PayloadLimits {
-        let config = &self.config;
+        let (config, wire) = (&self.config, self.config.wire);
         let longest = self.chunks.iter().map(|chunk| chunk.range.len()).max().unwrap_or_default();
         match &self.store {
             Store::Dense(_) => {
                 let chunk_bytes = config.wire.number_bytes() * longest;
-                PayloadLimits { chunk_bytes, keys: 0, width: 1 }
+                PayloadLimits { chunk_bytes, keys: 0, width: 1, wire }
             }
             Store::Sparse(_) => {
                 let (width, keys) = (config.width, config.shard().len());
-                PayloadLimits { chunk_bytes: 0, keys: keys.min(max_keys(width)), width }
+                PayloadLimits { chunk_bytes: 0, keys: keys.min(max_keys(width)), width, wire }
             }
         }
     }
 }
 
 impl PayloadLimits {
+    /// Whether a payload is a `Push` of finite numbers. A thread looks before it takes the server's
+    /// lock. A payload of another kind has numbers that only the server can tell from keys.
+    pub fn is_finite(&self, header: &Header, payload: &[f32]) -> bool {
+        header.kind == FrameKind::Push && self.wire.is_finite(header, payload)
+    }
+
     /// Checks the header of a frame that a client sends after its `Hello`.
     ///
     /// # Errors

@@ -10,17 +10,18 @@ use super::violation::{Checked, Violation};
 use crate::chunk::{DueReply, PendingGradient, SlotState};
 use crate::gate::{Decision, GateView, Push, Readiness};
 use crate::members::MemberState;
-use crate::{Flags, FrameKind, Header, WINDOW_CHUNKS, WireFormat};
-use paceline_model::kernels::{all_finite, all_finite_bf16};
+use crate::{Flags, FrameKind, Header, WINDOW_CHUNKS};
 
 impl Server {
     /// Handles one chunk of a gradient; of a sparse model, the gradient of the keys that the slot
-    /// requested first, followed by the keys that it requests next.
+    /// requested first, followed by the keys that it requests next. `is_finite` says that its
+    /// numbers are known to be finite.
     pub(super) fn push(
         &mut self,
         slot: usize,
         header: &Header,
         gradient: &mut Vec<f32>,
+        is_finite: bool,
         host: &mut impl Host,
     ) -> Checked {
         let index = self.check_push(slot, header)?;
@@ -30,7 +31,7 @@ impl Server {
             self.push_again(index, slot, sequence, next_keys, host);
             return Ok(());
         }
-        if !self.is_finite(header, gradient) {
+        if !is_finite && !self.config.wire.is_finite(header, gradient) {
             return self.refuse_gradient(slot, header, host);
         }
         let push = Push { chunk: index, slot, step: header.step, sequence };
@@ -83,19 +84,6 @@ impl Server {
         state.awaiting_reply = Some(reply_to(state, sequence, self.now_ms));
         self.settle(index, host);
         Ok(())
-    }
-
-    /// Whether all numbers of a gradient are finite. One that is not would spoil the parameters of
-    /// all workers.
-    fn is_finite(&self, header: &Header, gradient: &[f32]) -> bool {
-        match self.config.wire {
-            WireFormat::F32 => all_finite(gradient),
-            WireFormat::Bf16 => {
-                let changes: &[u16] = bytemuck::cast_slice(gradient);
-                let count = header.len as usize / size_of::<u16>();
-                all_finite_bf16(&changes[..count.min(changes.len())])
-            }
-        }
     }
 
     /// Ends the worker whose gradient is not finite. Nothing of the push is kept.

@@ -5,6 +5,9 @@ use crate::{ConnId, Hello, MAX_WORKERS};
 /// Processes that may be on the roster at a time.
 pub(super) const MAX_PROCESSES: usize = MAX_WORKERS;
 
+/// Numbers in names from here on are not counted, so that one cannot use up all numbers.
+const MAX_NUMBER: usize = 1 << 31;
+
 /// The processes that can fill slots.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
@@ -62,7 +65,7 @@ impl Roster {
     pub(super) fn name_for(&mut self, hello: &Hello, processes: usize) -> String {
         let own = &hello.process.name;
         let number = own.rsplit_once(':').and_then(|(_, number)| number.parse::<usize>().ok());
-        let taken = number.map_or(0, |number| number.saturating_add(1));
+        let taken = number.filter(|&number| number < MAX_NUMBER).map_or(0, |number| number + 1);
         self.next_index = self.next_index.max(processes).max(taken);
         if !own.is_empty() {
             return own.clone();

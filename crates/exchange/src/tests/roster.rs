@@ -259,6 +259,16 @@ fn a_task_takes_neither_the_slot_of_a_connected_one_nor_the_coordinators() {
         assert!(refused.last().unwrap().1.contains(why), "{refused:?}");
         assert_ne!(held(&run, slot), "worker:8");
     }
+    // One that says no name is not taken for the slot's own task.
+    for slot in [0, 3] {
+        run.fill_as(9, slot, "", 710 + slot as u64);
+        let refused = run.test.host.texts(FrameKind::Refuse);
+        assert!(refused.last().unwrap().1.contains("a process without a name"), "{refused:?}");
+    }
+    for place in [0, 1] {
+        let refused = run.enrol_as(10, Some(place), "");
+        assert!(matches!(refused, RosterEvent::Refused(_)), "{refused:?}");
+    }
     // A place on the roster is that of its task, too.
     let refused = run.enrol_as(10, Some(1), "worker:8");
     assert!(matches!(refused, RosterEvent::Refused(_)), "{refused:?}");
@@ -268,6 +278,15 @@ fn a_task_takes_neither_the_slot_of_a_connected_one_nor_the_coordinators() {
     run.fill_as(9, 0, "worker:8", 800);
     run.fill_as(9, 3, "worker:8", 803);
     assert_eq!((held(&run, 0), held(&run, 3)), ("worker:0".into(), "worker:8".into()));
+}
+
+#[test]
+fn a_name_with_the_greatest_number_leaves_numbers_for_others() {
+    let mut run = RosterRun::with(2);
+    let greatest = format!("worker:{}", usize::MAX);
+    assert_eq!(run.enrol_as(9, None, &greatest), RosterEvent::Enrolled(greatest.clone()));
+    let names = [10, 11].map(|process| run.enrol_as(process, None, ""));
+    assert_eq!(names, ["worker:2", "worker:3"].map(|name| RosterEvent::Enrolled(name.into())));
 }
 
 #[test]

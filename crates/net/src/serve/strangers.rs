@@ -212,6 +212,10 @@ impl Stranger {
     fn foreign_certificate(&self) -> Option<Refusal> {
         let StrangerState::Proved(proved) = &self.state else { return None };
         let hello = Hello::decode(&proved.payload).ok()?;
+        if self.stream.is_encrypted() && !says_its_name(&hello) {
+            let text = "it does not say which task it is".to_owned();
+            return Some(Refusal { code: RefuseCode::WrongCertificate, text });
+        }
         let task = stated_task(&hello);
         if self.stream.is_encrypted() && !may_play(hello.role, &task) {
             let text = format!("{task} may not be a worker");
@@ -275,6 +279,17 @@ fn stated_task(hello: &Hello) -> String {
         PeerRole::Evaluator => format!("evaluator:{}", hello.slot),
         PeerRole::Process | PeerRole::Newcomer => "worker".into(),
     }
+}
+
+/// Whether a client that fills a slot, or has a place on the roster, says which task it is. Only
+/// the server knows whose slot or place that is, and it compares names.
+fn says_its_name(hello: &Hello) -> bool {
+    let needs_name = match hello.role {
+        PeerRole::Worker => true,
+        PeerRole::Process => hello.slot != Hello::NO_SLOT,
+        PeerRole::Replica | PeerRole::Evaluator | PeerRole::Newcomer => false,
+    };
+    !(needs_name && hello.process.name.is_empty())
 }
 
 /// Whether a task of this name may have a role. Otherwise an evaluator could act as a worker with

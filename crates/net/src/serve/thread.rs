@@ -76,9 +76,12 @@ fn handle(
     if is_check_due || !is_gradient {
         connection.publish_totals(host.totals());
     }
+    let is_finite = is_gradient && shared.limits.is_finite(header, &reader.buffer);
     let mut core = shared.core();
     host.with(&mut core, |server, host| {
-        let payload = if is_gradient {
+        let payload = if is_finite {
+            Payload::FiniteFloats(&mut reader.buffer)
+        } else if is_gradient {
             Payload::Floats(&mut reader.buffer)
         } else {
             Payload::Bytes(&as_bytes_mut(&mut reader.buffer)[..header.len as usize])

@@ -21,6 +21,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(5);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// How long a process may take to introduce itself.
 const INTRODUCTION_LIMIT: Duration = Duration::from_secs(5);
+/// The most connections that are accepted before the holder looks at the meeting again.
+const ACCEPT_AT_ONCE: usize = 64;
 /// Connections that have not introduced themselves yet. The oldest is closed for a further one.
 pub(super) const MAX_STRANGERS: usize = 512;
 /// Refused processes that the others hear of; the newest.
@@ -76,6 +78,8 @@ impl HeldMeeting<'_> {
                 let _ = thread::Builder::new().spawn_scoped(scope, meet);
             });
             is_over.store(true, Ordering::Relaxed);
+            // The scope ends when the threads of strangers do.
+            self.strangers.close();
             result
         });
         let message = match &result {
@@ -106,12 +110,9 @@ impl HeldMeeting<'_> {
         let mut next_report = started + REPORT_EVERY;
         loop {
             for listener in listeners {
-                match listener.accept() {
-                    Ok((stream, _)) => meet(stream),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    // A connection that failed before it was accepted is no failure of ours.
-                    Err(_) => thread::sleep(CHECK_EVERY),
-                }
+                // One that failed before it was accepted is no failure of ours.
+                let accepted = std::iter::from_fn(|| listener.accept().ok());
+                accepted.take(ACCEPT_AT_ONCE).for_each(|(stream, _)| meet(stream));
             }
             if self.guests().iter().all(Option::is_some) && self.all_are_here() {
                 return self.agree();

@@ -1,5 +1,6 @@
 //! Meetings over real sockets: every process is a thread.
 
+use std::io::Write;
 use std::sync::atomic::AtomicI32;
 use std::time::Instant;
 
@@ -237,6 +238,33 @@ fn a_process_with_another_secret_is_not_let_in_and_delays_none() {
         assert!(settings(&places[1], NO_SERVERS).meet(&TestSurroundings::default()).is_ok());
         assert!(held.join().unwrap().is_ok());
         drop(silent);
+    });
+}
+
+#[test]
+fn a_stranger_that_says_one_byte_after_another_does_not_delay_the_start() {
+    let at = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
+    let places = [0, 1].map(|rank| place(rank, 2, Some(at.clone())));
+    thread::scope(|scope| {
+        let held =
+            scope.spawn(|| settings(&places[0], NO_SERVERS).meet(&TestSurroundings::default()));
+        let mut stream = loop {
+            match std::net::TcpStream::connect(&at) {
+                Ok(stream) => break stream,
+                Err(_) => thread::yield_now(),
+            }
+        };
+        stream.write_all(b"P").unwrap();
+        // Until it is closed, which ends the loop.
+        scope.spawn(move || {
+            while stream.write_all(b"A").is_ok() {
+                thread::sleep(Duration::from_millis(500));
+            }
+        });
+        let started = Instant::now();
+        assert!(settings(&places[1], NO_SERVERS).meet(&TestSurroundings::default()).is_ok());
+        assert!(held.join().unwrap().is_ok());
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     });
 }
 

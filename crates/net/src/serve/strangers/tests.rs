@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream as StdStream};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Hello, PROTOCOL_VERSION, request_join_info};
+use paceline_exchange::{Hello, PROTOCOL_VERSION, ProcessName, request_join_info};
 use paceline_trust::{Answered, CHALLENGE_BYTES, Dialer, FrameKeys as Keys, Service, Statement};
 
 use super::*;
@@ -171,5 +171,23 @@ fn only_a_worker_acts_as_one() {
         (PeerRole::Process, "ps:0", false),
     ] {
         assert_eq!(may_play(role, task), may, "{role:?} {task}");
+    }
+}
+
+#[test]
+fn one_that_fills_a_slot_or_has_a_place_must_say_its_name() {
+    let none = Hello::NO_SLOT;
+    for (role, slot, name, is_enough) in [
+        (PeerRole::Worker, 0, "", false),
+        (PeerRole::Worker, 0, "worker:0", true),
+        (PeerRole::Process, 0, "", false),
+        (PeerRole::Process, none, "", true),
+        (PeerRole::Evaluator, 0, "", true),
+        (PeerRole::Newcomer, none, "", true),
+    ] {
+        let process = ProcessName { id: 1, name: name.into() };
+        let any = Hello::decode(&request_join_info().body).unwrap();
+        let hello = Hello { role, slot, process, ..any };
+        assert_eq!(says_its_name(&hello), is_enough, "{role:?} {slot} {name}");
     }
 }
