@@ -164,7 +164,9 @@ pub(crate) trait DenseLink: Link {
 pub(crate) trait SparseLink: Link {
     /// Whether values of the next batch travel while the current one is computed. A push then
     /// names the keys of the batch after the next one.
-    fn overlaps(&self) -> bool;
+    fn overlaps(&self) -> bool {
+        false
+    }
 
     /// Whether keys must be sorted, as they must be to travel.
     fn wants_sorted(&self) -> bool {
@@ -185,9 +187,11 @@ pub(crate) trait SparseLink: Link {
     /// If the link overlaps: also fetches the values of the batch after it.
     fn begin_next(
         &mut self,
-        keys: &[u32],
-        clock: &mut PhaseClock,
-    ) -> Result<LinkOutcome, TrainError>;
+        _keys: &[u32],
+        _clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome, TrainError> {
+        Ok(LinkOutcome::Done(()))
+    }
 
     /// The values of the batch to compute now, in the order of its keys.
     fn values(&self) -> &[f32];

@@ -28,12 +28,19 @@ pub trait TileWork<S: Simd> {
 /// whole vectors, at most [`vectors`].
 #[inline(always)]
 pub fn run_tile<S: Simd>(simd: S, rows: usize, width: usize, work: impl TileWork<S>) {
-    let has_more = vectors::<S>() > 2;
-    match width / S::F32_LANES {
-        1 => run_rows::<S, 1>(simd, rows, work),
-        3 if has_more => run_rows::<S, 3>(simd, rows, work),
-        4 if has_more => run_rows::<S, 4>(simd, rows, work),
-        _ => run_rows::<S, 2>(simd, rows, work),
+    let in_row = width / S::F32_LANES;
+    // A constant, so that the compiler generates no code for sizes that the processor never has.
+    if const { vectors::<S>() > 2 } && in_row > 2 {
+        return if in_row == 3 {
+            run_rows::<S, 3>(simd, rows, work)
+        } else {
+            run_rows::<S, 4>(simd, rows, work)
+        };
+    }
+    if in_row == 1 {
+        run_rows::<S, 1>(simd, rows, work);
+    } else {
+        run_rows::<S, 2>(simd, rows, work);
     }
 }
 
@@ -78,15 +85,32 @@ pub struct MemoryRun {
     pub len: usize,
 }
 
+/// Where a row begins in the left matrix, and in the product.
+pub type RowPlace = (usize, usize);
+
+/// Finds the places of rows, for a whole tile in one call; a closure from row to place does.
+pub trait FindRows {
+    /// Writes the places of the rows of a tile.
+    fn find(&self, tile: TileRows, places: &mut [RowPlace; ROWS]);
+}
+
+impl<F: Fn(usize) -> RowPlace> FindRows for F {
+    fn find(&self, tile: TileRows, places: &mut [RowPlace; ROWS]) {
+        for (place, row) in places.iter_mut().zip(tile.first..tile.first + tile.count) {
+            *place = self(row);
+        }
+    }
+}
+
 /// Rows of a left matrix times one panel of a right one.
 ///
 /// For each row r, with `(from, to) = place(r)`:
 /// `out[to + j] (+)= sum over k of left[from + k] * panel[k][j]`, where k goes through the runs.
-pub struct RowsTimesPanel<'a, F> {
+pub struct RowsTimesPanel<'a> {
     /// The number of rows.
     pub count: usize,
     /// Where each row begins in `left` and in `out`. Rows of `out` may overlap.
-    pub place: F,
+    pub place: &'a dyn FindRows,
     /// The left matrix.
     pub left: &'a [f32],
     /// The parts of a row of the left matrix, in the order of the panel's rows.
@@ -107,14 +131,14 @@ pub struct RowsTimesPanel<'a, F> {
     pub out: &'a mut [f32],
 }
 
-impl<F: Fn(usize) -> (usize, usize)> RowsTimesPanel<'_, F> {
+impl RowsTimesPanel<'_> {
     /// Computes the product.
     pub fn run(self) {
         self.panel.vectors().dispatch(self);
     }
 }
 
-impl<F: Fn(usize) -> (usize, usize)> WithSimd for RowsTimesPanel<'_, F> {
+impl WithSimd for RowsTimesPanel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -122,29 +146,28 @@ impl<F: Fn(usize) -> (usize, usize)> WithSimd for RowsTimesPanel<'_, F> {
         let mut start = [0.0; WIDEST];
         let known = self.used.min(self.start.len());
         start[..known].copy_from_slice(&self.start[..known]);
-        for TileRows { first, count } in tiles(self.count) {
-            let tile = PanelTile { product: &mut self, start: &start, first };
+        let mut places = [(0, 0); ROWS];
+        for rows in tiles(self.count) {
+            self.place.find(rows, &mut places);
+            let tile = PanelTile { product: &mut self, start: &start, places: &places };
             let width = tile.product.panel.width;
-            run_tile(simd, count, width, tile);
+            run_tile(simd, rows.count, width, tile);
         }
     }
 }
 
-/// Some rows of the product, from row `first` on.
-struct PanelTile<'a, 'b, F> {
-    product: &'a mut RowsTimesPanel<'b, F>,
+/// Some rows of the product.
+struct PanelTile<'a, 'b> {
+    product: &'a mut RowsTimesPanel<'b>,
     start: &'a [f32; WIDEST],
-    first: usize,
+    places: &'a [RowPlace; ROWS],
 }
 
-impl<S: Simd, F: Fn(usize) -> (usize, usize)> TileWork<S> for PanelTile<'_, '_, F> {
+impl<S: Simd> TileWork<S> for PanelTile<'_, '_> {
     #[inline(always)]
     fn run<const M: usize, const V: usize>(self, simd: S) {
-        let Self { product, start, first } = self;
-        let mut places = [(0, 0); M];
-        for (m, place) in places.iter_mut().enumerate() {
-            *place = (product.place)(first + m);
-        }
+        let Self { product, start, places } = self;
+        let places: [RowPlace; M] = std::array::from_fn(|m| places[m]);
         let mut panel = S::as_simd_f32s(product.right).0.as_chunks::<V>().0;
         let mut sums = [[simd.splat_f32s(0.0); V]; M];
         for sums in &mut sums {

@@ -72,8 +72,7 @@ impl ThreadPool {
         work: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         if self.pool.is_some() {
-            let pieces = whole.par_chunks_mut(piece).enumerate().with_max_len(1);
-            pieces.for_each(|(index, piece)| work(index, piece));
+            share_pieces(whole, piece, &work);
         } else {
             whole.chunks_mut(piece).enumerate().for_each(|(index, piece)| work(index, piece));
         }
@@ -87,14 +86,30 @@ impl ThreadPool {
         work: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
     ) {
         if self.pool.is_some() {
-            let seconds = second.whole.par_chunks_mut(second.piece);
-            let pairs = first.whole.par_chunks_mut(first.piece).zip(seconds);
-            let pairs = pairs.enumerate().with_max_len(1);
-            pairs.for_each(|(index, (first, second))| work(index, first, second));
+            share_pairs(first, second, &work);
         } else {
             let seconds = second.whole.chunks_mut(second.piece);
             let pairs = first.whole.chunks_mut(first.piece).zip(seconds);
             pairs.enumerate().for_each(|(index, (first, second))| work(index, first, second));
         }
     }
+}
+
+// These two take the work by reference, so that the code of a parallel loop is compiled once, not
+// for each caller.
+
+fn share_pieces(whole: &mut [f32], piece: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+    let pieces = whole.par_chunks_mut(piece).enumerate().with_max_len(1);
+    pieces.for_each(|(index, piece)| work(index, piece));
+}
+
+fn share_pairs(
+    first: Pieces<'_>,
+    second: Pieces<'_>,
+    work: &(dyn Fn(usize, &mut [f32], &mut [f32]) + Sync),
+) {
+    let seconds = second.whole.par_chunks_mut(second.piece);
+    let pairs = first.whole.par_chunks_mut(first.piece).zip(seconds);
+    let pairs = pairs.enumerate().with_max_len(1);
+    pairs.for_each(|(index, (first, second))| work(index, first, second));
 }

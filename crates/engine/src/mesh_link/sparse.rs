@@ -59,10 +59,6 @@ impl MeshLink<'_> {
 }
 
 impl SparseLink for MeshLink<'_> {
-    fn overlaps(&self) -> bool {
-        false
-    }
-
     fn prefetch(&self, key: u32) {
         self.mesh.table().iter().for_each(|table| table.prefetch(key));
     }
@@ -75,10 +71,6 @@ impl SparseLink for MeshLink<'_> {
     ) -> Result<LinkOutcome, TrainError> {
         clock.enter(Phase::Pull);
         self.read_values(keys);
-        Ok(LinkOutcome::Done(()))
-    }
-
-    fn begin_next(&mut self, _: &[u32], _: &mut PhaseClock) -> Result<LinkOutcome, TrainError> {
         Ok(LinkOutcome::Done(()))
     }
 

@@ -198,10 +198,6 @@ impl Link for TableLink<'_> {
 }
 
 impl SparseLink for TableLink<'_> {
-    fn overlaps(&self) -> bool {
-        false
-    }
-
     fn wants_sorted(&self) -> bool {
         false
     }
@@ -220,10 +216,6 @@ impl SparseLink for TableLink<'_> {
         clock.enter(Phase::Pull);
         self.next_step = step;
         self.read(keys);
-        Ok(LinkOutcome::Done(()))
-    }
-
-    fn begin_next(&mut self, _: &[u32], _: &mut PhaseClock) -> Result<LinkOutcome, TrainError> {
         Ok(LinkOutcome::Done(()))
     }
 

@@ -129,7 +129,7 @@ impl Conv {
                     let depth = runs.iter().map(|run| run.len).sum::<usize>() * panel.width;
                     RowsTimesPanel {
                         count: pixels.len(),
-                        place: |row: usize| {
+                        place: &|row: usize| {
                             (pixels[row].covered, pixels[row].output + panel.column)
                         },
                         left: x,
@@ -183,7 +183,7 @@ impl Conv {
             let depth = DEPTH.min(outputs - first);
             RowsTimesPanel {
                 count: pixels.len(),
-                place: |row: usize| (pixels[row].output, pixels[row].covered + to),
+                place: &|row: usize| (pixels[row].output, pixels[row].covered + to),
                 left: dy,
                 runs: &[MemoryRun { start: first, len: depth }],
                 right: &packed[first * panel.width..][..depth * panel.width],

@@ -74,7 +74,7 @@ impl Dense {
             for panel in examples.iter() {
                 RowsTimesPanel {
                     count: out.len() / stored,
-                    place: |row: usize| (row * self.inputs + first, row * stored + panel.column),
+                    place: &|row: usize| (row * self.inputs + first, row * stored + panel.column),
                     left: weights,
                     runs: &[MemoryRun { start: 0, len: depth }],
                     right: &packed[panel.start + first * panel.width..][..depth * panel.width],
@@ -111,7 +111,7 @@ impl Dense {
             for panel in panels.iter() {
                 RowsTimesPanel {
                     count,
-                    place: |row: usize| (row * PACKED_ROWS, row * TASK_COLUMNS + panel.column),
+                    place: &|row: usize| (row * PACKED_ROWS, row * TASK_COLUMNS + panel.column),
                     left: dy,
                     runs: &[MemoryRun { start: 0, len: depth }],
                     right: &packed[panel.start..][..depth * panel.width],

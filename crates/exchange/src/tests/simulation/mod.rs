@@ -109,6 +109,14 @@ mod mortal_servers {
         find_processes_that_joined_and_left_again: Elastic, Dense, Mortal, 1_000;
     }
 
+    /// The coordinator dies twice while the others make 300 steps without it.
+    #[test]
+    fn leave_the_gradients_whole_of_a_run_that_lasts_because_its_coordinator_is_away() {
+        let plan =
+            |seed| SimPlan::draw(RunStyle::SyncBackups, StoreKind::Dense, ServerFate::Mortal, seed);
+        play(&plan(10_912), 10_912, false);
+    }
+
     mod sparse {
         use super::*;
 

@@ -81,7 +81,7 @@ impl DirectedConv {
             let start = TILE_VALUES * panel.start + value * depth * panel.width;
             RowsTimesPanel {
                 count: sums.len() / stored,
-                place: |row: usize| {
+                place: &|row: usize| {
                     let (image, tile) = (row / count, row % count);
                     let matrix = (image * TILE_VALUES + value) * values;
                     (matrix + tile * depth, row * stored + panel.column)
