@@ -117,7 +117,7 @@ pub(crate) fn run_task(
     let place = TaskPlace { credentials, is_not_restarted, is_substitute, losses, ..place };
     let identity = job.run_identity(&terms(cluster, &place));
     let mut settings = plan.settings(identity, test_hooks::from_env());
-    refuse_unused_servers(plan, cluster, &place, &settings)?;
+    place.refuse_servers(cluster.servers()?, &settings)?;
     let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
     if has_params && options.resume.is_none() {
         settings.start = open_start(job, plan, &|_| {})?;
@@ -229,26 +229,6 @@ fn task_place(plan: &Plan, cluster: &Cluster) -> Result<TaskPlace, Failure> {
         workers: if is_mirrored { cluster.workers()? } else { Vec::new() },
         ..TaskPlace::default()
     })
-}
-
-/// Refuses servers that `TF_CONFIG` lists for a mode without them. If they run, they have a job of
-/// another mode, and say so.
-fn refuse_unused_servers(
-    plan: &Plan,
-    cluster: &Cluster,
-    place: &TaskPlace,
-    settings: &TrainSettings,
-) -> Result<(), Failure> {
-    let servers = cluster.servers()?;
-    if plan.cluster.mode != Mode::Mirrored || servers.is_empty() {
-        return Ok(());
-    }
-    TaskPlace { servers, ..place.clone() }.introduce_to_servers(settings)?;
-    Err(Failure::Usage(
-        "cluster.mode = \"mirrored\" has no servers, but TF_CONFIG lists ps:0; choose another \
-         mode, or leave ps out"
-            .into(),
-    ))
 }
 
 /// What the tasks of a run must agree on besides the job: how many slots it has. A task that does

@@ -52,25 +52,36 @@ impl TaskPlace {
         Self { processes: vec![name.clone()], name, slot: Some(0), slots: 1, ..Self::default() }
     }
 
-    /// Introduces a worker of a run without servers to those that are listed beside it. They belong
-    /// to a run of another mode: the error says what differs, if one of them answers soon.
-    pub fn introduce_to_servers(&self, settings: &TrainSettings) -> Result<(), TrainError> {
+    /// Refuses servers that are listed for a run without them. If they run, they belong to a run of
+    /// another mode: this worker introduces itself, and the error says what differs.
+    pub fn refuse_servers(
+        &self,
+        servers: Vec<String>,
+        settings: &TrainSettings,
+    ) -> Result<(), TrainError> {
+        if self.workers.is_empty() || servers.is_empty() {
+            return Ok(());
+        }
         let client = ClientConfig {
             slot: self.slot.unwrap_or(0) as u32,
             incarnation: incarnation(),
             job: settings.job.clone(),
             wire: settings.wire,
-            ..ClientConfig::new(PeerRole::Worker, self.servers.len(), self.servers.len())
+            ..ClientConfig::new(PeerRole::Worker, servers.len(), servers.len())
         };
         let config = ConnectConfig {
             credentials: self.credentials.clone(),
             start_timeout: OBJECTION_LIMIT,
-            ..ConnectConfig::new(client, self.servers.clone())
+            ..ConnectConfig::new(client, servers)
         };
         let observer = &mut WaitObserver { notify: &|_| (), should_give_up: None };
         match ServerConnections::connect(config, observer).map_err(TrainError::from) {
             Err(error @ TrainError::Settings(_)) => Err(error),
-            _ => Ok(()),
+            _ => Err(TrainError::Settings(
+                "cluster.mode = \"mirrored\" has no servers, but TF_CONFIG lists ps:0; choose \
+                 another mode, or leave ps out"
+                    .into(),
+            )),
         }
     }
 
