@@ -55,6 +55,26 @@ fn a_worker_with_another_job_than_the_coordinator_of_a_mirrored_run_ends_at_once
 }
 
 #[test]
+fn a_mirrored_worker_ends_at_once_if_servers_are_listed_and_both_name_the_mode() {
+    let [port] = free_ports();
+    let run = ManualRun::new(cluster_of(3, &[port]), &["cluster.mode=sync", ENDLESS]);
+    let mirrored = |worker| run.start_with("worker", worker, &["cluster.mode=mirrored"]);
+    // Nothing answers there yet.
+    let started = Instant::now();
+    refused_at_once(started, mirrored(2), &["cluster.mode = \"mirrored\"", "lists ps:0"]);
+    let _server = run.start("ps", 0);
+    run.wait_for_log("ps:0", "waiting for worker:0, worker:1, worker:2 (");
+    for worker in 0..2 {
+        let started = Instant::now();
+        let key = format!("cluster.mode is \"sync\" at ps:0 and \"mirrored\" at worker:{worker}");
+        let address = format!("ps:0 at 127.0.0.1:{port}");
+        refused_at_once(started, mirrored(worker), &[&address, &key]);
+        run.wait_for_log("ps:0", &format!("refused worker:{worker} at 127.0.0.1:"));
+        run.wait_for_log("ps:0", &key);
+    }
+}
+
+#[test]
 fn tasks_whose_lists_of_workers_differ_refuse_each_other() {
     let [port] = free_ports();
     let run = ManualRun::new(cluster_of(2, &[port]), &["cluster.mode=async", ENDLESS]);

@@ -66,7 +66,6 @@ impl<'a> PlacedProcess<'a> {
         let activity = TaskActivity::default();
         activity.enforce(stop.clone())?;
         activity.introduce(&format!("rank {}", self.place.rank), None);
-        let start = self.place.part.holds().then(|| self.decide_start()).transpose()?;
         let token = run_token(self.plan.cluster.token_file.as_deref())?;
         let secret = String::from_utf8_lossy(&token).into_owned();
         let dir = self.wanted_dir();
@@ -81,7 +80,7 @@ impl<'a> PlacedProcess<'a> {
             tls: tls.as_ref(),
             secret: Some(secret.as_str()).filter(|secret| !secret.is_empty()),
             dir: dir.as_deref(),
-            run: start.as_ref(),
+            run: None,
             version: env!("CARGO_PKG_VERSION"),
             job: &self.job.shared_keys(),
             timeout: self.plan.cluster.start_timeout,
@@ -91,6 +90,9 @@ impl<'a> PlacedProcess<'a> {
             activity: activity.clone(),
             progress: Mutex::new(Progress::new(self.options.quiet)),
         };
+        settings.check_alone(&hooks)?;
+        let start = self.place.part.holds().then(|| self.decide_start()).transpose()?;
+        let settings = MeetingSettings { run: start.as_ref(), ..settings };
         let Some(mut meeting) = settings.meet(&hooks)? else { return Ok(None) };
         drop(hooks);
         let missing = || Failure::Usage("rank 0 did not say where the run is".into());

@@ -117,6 +117,7 @@ pub(crate) fn run_task(
     let place = TaskPlace { credentials, is_not_restarted, is_substitute, losses, ..place };
     let identity = job.run_identity(&terms(cluster, &place));
     let mut settings = plan.settings(identity, test_hooks::from_env());
+    place.refuse_servers(cluster.servers()?, &settings)?;
     let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
     if has_params && options.resume.is_none() {
         settings.start = open_start(job, plan, &|_| {})?;

@@ -6,12 +6,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use paceline_checkpoint::layout_digest;
 use paceline_exchange::{ClientConfig, PeerRole};
 use paceline_model::Layout;
-use paceline_net::{ConnectConfig, Credentials, LossReport};
+use paceline_net::{ConnectConfig, Credentials, LossReport, ServerConnections};
 
+use crate::error::TrainError;
+use crate::link_observers::WaitObserver;
 use crate::settings::TrainSettings;
 
 /// A worker gives up this much later than the servers, so that it hears the reason from them.
 const LATER: Duration = Duration::from_secs(10);
+
+/// How long servers may take to say that they belong to another run.
+const OBJECTION_LIMIT: Duration = Duration::from_millis(700);
 
 /// A task's place in its run.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +50,39 @@ impl TaskPlace {
     pub fn single() -> Self {
         let name = "worker:0".to_owned();
         Self { processes: vec![name.clone()], name, slot: Some(0), slots: 1, ..Self::default() }
+    }
+
+    /// Refuses servers that are listed for a run without them. If they run, they belong to a run of
+    /// another mode: this worker introduces itself, and the error says what differs.
+    pub fn refuse_servers(
+        &self,
+        servers: Vec<String>,
+        settings: &TrainSettings,
+    ) -> Result<(), TrainError> {
+        if self.workers.is_empty() || servers.is_empty() {
+            return Ok(());
+        }
+        let client = ClientConfig {
+            slot: self.slot.unwrap_or(0) as u32,
+            incarnation: incarnation(),
+            job: settings.job.clone(),
+            wire: settings.wire,
+            ..ClientConfig::new(PeerRole::Worker, servers.len(), servers.len())
+        };
+        let config = ConnectConfig {
+            credentials: self.credentials.clone(),
+            start_timeout: OBJECTION_LIMIT,
+            ..ConnectConfig::new(client, servers)
+        };
+        let observer = &mut WaitObserver { notify: &|_| (), should_give_up: None };
+        match ServerConnections::connect(config, observer).map_err(TrainError::from) {
+            Err(error @ TrainError::Settings(_)) => Err(error),
+            _ => Err(TrainError::Settings(
+                "cluster.mode = \"mirrored\" has no servers, but TF_CONFIG lists ps:0; choose \
+                 another mode, or leave ps out"
+                    .into(),
+            )),
+        }
     }
 
     /// How this task connects to the servers.

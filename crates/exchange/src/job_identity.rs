@@ -35,20 +35,27 @@ impl JobIdentity {
         if self.keys.is_empty() || other.keys.is_empty() {
             return None;
         }
-        let entries = |job: &'_ Self| -> Vec<(String, String)> {
-            let pair = |line: &str| line.split_once(" = ").map(|(key, to)| (plain(key), plain(to)));
-            job.keys.lines().filter_map(pair).collect()
-        };
-        let (ours, theirs) = (entries(self), entries(other));
-        let find = |list: &[(String, String)], key: &str| {
-            let found = list.iter().find(|(other, _)| other == key);
-            found.map_or_else(|| "not set".to_owned(), |(_, value)| value.clone())
-        };
-        let keys = ours.iter().chain(&theirs).map(|(key, _)| key);
-        keys.map(|key| (key, find(&ours, key), find(&theirs, key)))
-            .find(|(_, ours, theirs)| ours != theirs)
-            .map(|(key, ours, theirs)| format!("{key} is {ours} at {here} and {theirs} at {there}"))
+        first_difference((here, self.keys.lines()), (there, other.keys.lines()))
     }
+}
+
+/// The first key in which two jobs differ, with both values. Each job comes with the task that has
+/// it, and its keys are lines of the form `key = value`. `None` if the jobs are equal.
+pub fn first_difference<'a, 'b>(
+    (here, ours): (&str, impl Iterator<Item = &'a str>),
+    (there, theirs): (&str, impl Iterator<Item = &'b str>),
+) -> Option<String> {
+    let pair = |line: &str| line.split_once(" = ").map(|(key, to)| (plain(key), plain(to)));
+    let ours: Vec<(String, String)> = ours.filter_map(pair).collect();
+    let theirs: Vec<(String, String)> = theirs.filter_map(pair).collect();
+    let find = |list: &[(String, String)], key: &str| {
+        let found = list.iter().find(|(other, _)| other == key);
+        found.map_or_else(|| "not set".to_owned(), |(_, value)| value.clone())
+    };
+    let keys = ours.iter().chain(&theirs).map(|(key, _)| key);
+    keys.map(|key| (key, find(&ours, key), find(&theirs, key)))
+        .find(|(_, ours, theirs)| ours != theirs)
+        .map(|(key, ours, theirs)| format!("{key} is {ours} at {here} and {theirs} at {there}"))
 }
 
 /// A key or a value as messages show it: short, and without characters that a terminal interprets.

@@ -252,7 +252,12 @@ impl RunDir {
 
     /// Writes a file of the run unless it exists.
     pub fn write_new(&self, name: &str, contents: &[u8]) -> Result<(), RunFileError> {
-        if self.path.join(name).exists() { Ok(()) } else { self.write(name, contents) }
+        let path = self.path.join(name);
+        if path.exists() {
+            return Ok(());
+        }
+        // Another process may write it at the same time.
+        self.write(name, contents).or_else(|error| if path.exists() { Ok(()) } else { Err(error) })
     }
 
     /// Writes a file that only its owner can read. The file is complete or absent.

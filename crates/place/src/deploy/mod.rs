@@ -17,6 +17,12 @@ use crate::token::make_token;
 const JOB_DIR: &str = "/etc/paceline";
 const TOKEN_DIR: &str = "/var/run/paceline";
 const RUNS_DIR: &str = "/runs";
+/// Where containers keep the caches of their data: the image's `PACELINE_CACHE` is there.
+const SCRATCH_DIR: &str = "/tmp";
+/// The user of every container, by the number that other small images use for one without rights.
+const USER: u32 = 65_532;
+/// How long a task of a TFJob may take until it answers its probe.
+const FIRST_ANSWER_SECONDS: u32 = 300;
 /// The port of `/healthz` and `/metrics` in every container.
 const HTTP_PORT: u16 = 9400;
 /// Where pods meet pod 0.
@@ -172,6 +178,9 @@ impl KubernetesJob {
         json!({
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 30,
+            // What namespaces with the standard `restricted` demand. The group may read the secret.
+            "securityContext": {"runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER,
+                "fsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [{
                 "name": container,
                 "image": self.image,
@@ -182,17 +191,21 @@ impl KubernetesJob {
                 "startupProbe": probe(5, 60),
                 "livenessProbe": probe(10, 6),
                 "resources": resources,
+                "securityContext": {"allowPrivilegeEscalation": false,
+                    "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}},
                 "volumeMounts": [
                     {"name": "job", "mountPath": JOB_DIR, "readOnly": true},
                     {"name": "token", "mountPath": TOKEN_DIR, "readOnly": true},
                     {"name": "runs", "mountPath": RUNS_DIR},
+                    {"name": "scratch", "mountPath": SCRATCH_DIR},
                 ],
             }],
             "volumes": [
                 {"name": "job", "configMap": {"name": format!("{}-job", self.name)}},
                 {"name": "token", "secret": {
-                    "secretName": format!("{}-token", self.name), "defaultMode": 0o400}},
+                    "secretName": format!("{}-token", self.name), "defaultMode": 0o440}},
                 runs,
+                {"name": "scratch", "emptyDir": {}},
             ],
         })
     }
@@ -231,7 +244,8 @@ impl KubernetesJob {
             "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime",
             "metadata": {"name": name, "labels": self.labels()},
             "spec": {
-                "mlPolicy": {"numNodes": self.workers, "torch": {"numProcPerNode": 1}},
+                // It gives the containers their places. One process in each uses all cores.
+                "mlPolicy": {"numNodes": self.workers, "torch": {}},
                 "template": {"spec": {
                     "failurePolicy": {"maxRestarts": 10},
                     "replicatedJobs": [{"name": "node", "template": {
@@ -266,6 +280,11 @@ impl KubernetesJob {
                 .for_each(|ports| ports.push(json!({"name": "tfjob-port", "containerPort": 2222})));
             // The operator restarts pods itself, by their exit codes.
             pod.as_object_mut().into_iter().for_each(|pod| drop(pod.remove("restartPolicy")));
+            // Its services hide a pod until the startup probe has succeeded, but workers of
+            // `mirrored` answer only after they have found each other.
+            let container = &mut pod["containers"][0];
+            container["livenessProbe"]["initialDelaySeconds"] = FIRST_ANSWER_SECONDS.into();
+            container.as_object_mut().into_iter().for_each(|it| drop(it.remove("startupProbe")));
             json!({"replicas": replicas, "restartPolicy": "ExitCode",
                 "template": {"metadata": {"labels": self.labels()}, "spec": pod}})
         };
@@ -311,6 +330,28 @@ mod tests {
         let arguments = container["args"].as_array().unwrap();
         assert!(arguments.contains(&"cluster.servers=2".into()), "{arguments:?}");
         assert!(arguments.contains(&"seed=2".into()), "{arguments:?}");
+    }
+
+    #[test]
+    fn pods_of_a_tf_job_are_found_before_they_answer_a_probe() {
+        let job = job().tf_job();
+        for replicas in ["Worker", "PS"] {
+            let spec = &job["spec"]["tfReplicaSpecs"][replicas]["template"]["spec"];
+            let container = &spec["containers"][0];
+            assert!(container.get("startupProbe").is_none(), "{container}");
+            assert_eq!(container["livenessProbe"]["initialDelaySeconds"], 300);
+        }
+    }
+
+    #[test]
+    fn containers_have_no_rights_and_read_the_secret_as_a_group() {
+        let pod = job().pod("paceline", &[], &json!([]));
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(pod["securityContext"]["fsGroup"], pod["securityContext"]["runAsGroup"]);
+        assert_eq!(pod["volumes"][1]["secret"]["defaultMode"], 0o440);
+        let context = &pod["containers"][0]["securityContext"];
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["capabilities"]["drop"][0], "ALL");
     }
 
     #[test]

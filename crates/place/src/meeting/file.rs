@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,9 @@ use crate::error::PlaceError;
 const NAME: &str = "meeting.json";
 /// A longer file is not read.
 const MAX_BYTES: u64 = 64 << 10;
+
+/// The files that this process has written: each has a temporary name of its own.
+static WRITTEN: AtomicU32 = AtomicU32::new(0);
 
 /// Where a meeting is, and its secret.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -44,20 +48,48 @@ impl MeetingPoint {
 pub(super) struct MeetingFile(PathBuf);
 
 impl MeetingFile {
-    /// Writes a meeting point into a run directory, in place of an earlier one.
-    pub(super) fn create(dir: &Path, point: &MeetingPoint) -> Result<Self, PlaceError> {
+    /// Writes a meeting point into a run directory. Returns `None` if one of the same session is
+    /// there.
+    pub(super) fn create(dir: &Path, point: &MeetingPoint) -> Result<Option<Self>, PlaceError> {
+        Self::write(dir, point, |from, to| match fs::hard_link(from, to) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // One of another session is left over from an earlier start.
+                let is_same = MeetingPoint::read(dir, &point.session).is_some();
+                if is_same { Ok(false) } else { fs::rename(from, to).map(|()| true) }
+            }
+            // Not every file system has links.
+            Err(_) => fs::rename(from, to).map(|()| true),
+        })
+    }
+
+    /// Writes a meeting point into a run directory, in place of another.
+    pub(super) fn replace(dir: &Path, point: &MeetingPoint) -> Result<Option<Self>, PlaceError> {
+        Self::write(dir, point, |from, to| fs::rename(from, to).map(|()| true))
+    }
+
+    /// Writes a meeting point under a temporary name, and lets `publish` give it its own, unless
+    /// it says that there is another.
+    fn write(
+        dir: &Path,
+        point: &MeetingPoint,
+        publish: impl Fn(&Path, &Path) -> io::Result<bool>,
+    ) -> Result<Option<Self>, PlaceError> {
         let path = dir.join(NAME);
-        let write = || -> io::Result<()> {
+        let write = || -> io::Result<bool> {
             fs::create_dir_all(dir)?;
-            let temporary = dir.join(format!(".{NAME}.{}", std::process::id()));
+            let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
+            let temporary = dir.join(format!(".{NAME}.{}.{count}", std::process::id()));
             let _ = fs::remove_file(&temporary);
             let mut options = fs::File::options();
             let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
             file.write_all(&serde_json::to_vec(point).map_err(io::Error::other)?)?;
-            fs::rename(&temporary, &path)
+            let published = publish(&temporary, &path);
+            let _ = fs::remove_file(&temporary);
+            published
         };
-        write().map_err(PlaceError::while_doing(format!("cannot write {}", path.display())))?;
-        Ok(Self(path))
+        let cannot = PlaceError::while_doing(format!("cannot write {}", path.display()));
+        Ok(write().map_err(cannot)?.then_some(Self(path)))
     }
 }
 
@@ -84,11 +116,15 @@ mod tests {
             addresses: vec!["a:1".into()],
             local_addresses: Vec::new(),
         };
-        let file = MeetingFile::create(&run, &point).unwrap();
+        let file = MeetingFile::create(&run, &point).unwrap().unwrap();
         let mode = fs::metadata(run.join(NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(MeetingPoint::read(&run, &point.session), Some(point.clone()));
         assert_eq!(MeetingPoint::read(&run, "slurm 5.0 restart 1"), None);
+        // A second holder of the same start finds it; one of a later start does not.
+        assert!(MeetingFile::create(&run, &point).unwrap().is_none());
+        let later = MeetingPoint { session: "slurm 5.0 restart 1".into(), ..point };
+        assert!(MeetingFile::create(&run, &later).unwrap().is_some());
         drop(file);
         assert_eq!(fs::read_dir(&run).unwrap().count(), 0);
     }

@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a process that the holder denies looks for another meeting: the run's own may be about
 /// to begin, and take the place of an earlier one.
 const DENIAL_LIMIT: Duration = Duration::from_millis(500);
+/// How long another holder of the meeting may take to object.
+const OBJECTION_LIMIT: Duration = Duration::from_secs(2);
 /// How much longer than the holder a process waits, so that the holder can say what is missing.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -105,6 +107,19 @@ impl MeetingSearch<'_> {
             self.check_stop()?;
             thread::sleep(RETRY_AFTER);
         }
+    }
+
+    /// Asks at the meeting, if it is held, whether this process may hold it.
+    pub(super) fn ask(&self, introduction: &Introduction) -> Result<(), PlaceError> {
+        let deadline = Instant::now() + OBJECTION_LIMIT;
+        for (address, secret) in self.points() {
+            match self.join_at(&address, &secret, introduction, deadline) {
+                Err(Setback::Final(error @ PlaceError::Usage(_))) => return Err(error),
+                // It is over, or was held by a process that has ended.
+                _ => self.check_stop()?,
+            }
+        }
+        Ok(())
     }
 
     fn check_stop(&self) -> Result<(), PlaceError> {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use paceline_exchange::first_difference;
 use paceline_trust::{Credentials, StrangerRoom};
 
 use super::channel::MeetingChannel;
@@ -31,6 +32,8 @@ const MAX_REFUSALS: usize = 4;
 /// A meeting as its holder sees it.
 pub(super) struct HeldMeeting<'a> {
     pub(super) credentials: Credentials,
+    /// The holder itself, for people.
+    pub(super) own: String,
     pub(super) size: usize,
     pub(super) roles: RoleSettings,
     /// The hosts of all ranks, if the scheduler says them.
@@ -250,6 +253,9 @@ impl HeldMeeting<'_> {
     /// Why a process does not belong to the run, if it does not.
     fn disagreement(&self, guest: &Introduction) -> Option<String> {
         let name = guest.named();
+        if guest.wants_to_hold {
+            return Some(format!("two processes have the same rank: {}, and {name}", self.own));
+        }
         if guest.size != self.size || guest.rank >= self.size {
             return Some(format!(
                 "{name} is one of {} processes, but the holder of the meeting of {}",
@@ -262,20 +268,16 @@ impl HeldMeeting<'_> {
                 guest.version, self.version
             ));
         }
-        let sockets = self.roles.sockets(guest.rank, self.size).unwrap_or(0);
-        let line = |lines: &[String], at: usize| lines.get(at).cloned().unwrap_or_default();
-        let count = guest.job.len().max(self.job.len());
-        match (0..count).find(|&at| guest.job.get(at) != self.job.get(at)) {
-            Some(at) => Some(format!(
-                "{name} has another job: there `{}`, at the holder of the meeting `{}`",
-                line(&guest.job, at),
-                line(self.job, at)
-            )),
-            None if guest.ports.len() != sockets => {
-                Some(format!("{name} offers {} sockets, not {sockets}", guest.ports.len()))
-            }
-            None => None,
+        if guest.job != self.job {
+            let rank = format!("rank {}", guest.rank);
+            let here = ("the holder of the meeting", self.job.iter().map(String::as_str));
+            let there = (rank.as_str(), guest.job.iter().map(String::as_str));
+            let key = first_difference(here, there).map(|key| format!(": {key}"));
+            return Some(format!("{name} has another job{}", key.unwrap_or_default()));
         }
+        let sockets = self.roles.sockets(guest.rank, self.size).unwrap_or(0);
+        (guest.ports.len() != sockets)
+            .then(|| format!("{name} offers {} sockets, not {sockets}", guest.ports.len()))
     }
 
     /// The addresses of all tasks.

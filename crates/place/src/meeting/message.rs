@@ -20,6 +20,9 @@ pub(super) struct Introduction {
     pub(super) job: Vec<String>,
     /// The ports of the process's listening sockets.
     pub(super) ports: Vec<u16>,
+    /// The process does not join: it asks whether it may hold the meeting itself.
+    #[serde(default)]
+    pub(super) wants_to_hold: bool,
 }
 
 impl Introduction {

@@ -94,7 +94,7 @@ impl MeetingSettings<'_> {
         let cannot = || PlaceError::while_doing("cannot hold the meeting of the run's tasks");
         let listeners = self.listeners(loopback).map_err(cannot())?;
         let point = self.point(&listeners[0]).map_err(cannot())?;
-        let file = self.dir.map(|dir| MeetingFile::create(dir, &point));
+        let file = self.dir.map(|dir| self.publish(dir, &point, hooks));
         let _file = file.transpose()?;
         let is_over = AtomicBool::new(false);
         let is_stopped = || hooks.stop_signal().is_some() || is_over.load(Ordering::Relaxed);
@@ -112,6 +112,33 @@ impl MeetingSettings<'_> {
             let _ = holder.join();
             joined.map(Some)
         })
+    }
+
+    /// Fails if another process holds the meeting already: it has the same rank as this one.
+    pub fn check_alone(&self, hooks: &dyn MeetingHooks) -> Result<(), PlaceError> {
+        let session = &self.place.session;
+        let is_held = self.dir.is_some_and(|dir| MeetingPoint::read(dir, session).is_some());
+        if !is_held || self.place.part != MeetingPart::HoldsAndJoins {
+            return Ok(());
+        }
+        let search = MeetingSearch { stated: None, ..self.search(None, hooks) };
+        search.ask(&Introduction { wants_to_hold: true, ..self.introduction(Vec::new()) })
+    }
+
+    /// Writes the meeting's file, unless another process holds the meeting already.
+    fn publish(
+        &self,
+        dir: &Path,
+        point: &MeetingPoint,
+        hooks: &dyn MeetingHooks,
+    ) -> Result<Option<MeetingFile>, PlaceError> {
+        match MeetingFile::create(dir, point)? {
+            None => {
+                self.check_alone(hooks)?;
+                MeetingFile::replace(dir, point)
+            }
+            file => Ok(file),
+        }
     }
 
     /// Checks that the processes can find each other.
@@ -176,6 +203,7 @@ impl MeetingSettings<'_> {
     fn held<'a>(&'a self, secret: &'a str) -> HeldMeeting<'a> {
         HeldMeeting {
             credentials: meeting_credentials(secret, self.tls),
+            own: self.introduction(Vec::new()).named(),
             size: self.place.size,
             roles: self.roles,
             hosts: self.place.hosts.as_deref(),
@@ -203,17 +231,33 @@ impl MeetingSettings<'_> {
         let sockets: Vec<TcpListener> =
             (0..sockets).map(|_| bind(loopback, 0)).collect::<io::Result<_>>().map_err(cannot())?;
         let port = |socket: &TcpListener| socket.local_addr().map(|address| address.port());
-        let introduction = Introduction {
-            rank,
-            size,
+        let ports = sockets.iter().map(port).collect::<io::Result<_>>().map_err(cannot())?;
+        let joined = self.search(own, hooks).join(&self.introduction(ports))?;
+        Meeting::new(joined, rank, sockets)
+    }
+
+    /// How this process introduces itself.
+    fn introduction(&self, ports: Vec<u16>) -> Introduction {
+        Introduction {
+            rank: self.place.rank,
+            size: self.place.size,
             host: self.place.host.clone().unwrap_or_else(host_name),
             machine: self.place.host.clone().unwrap_or_else(machine),
             process: std::process::id(),
             version: self.version.to_owned(),
             job: self.job.to_vec(),
-            ports: sockets.iter().map(port).collect::<io::Result<_>>().map_err(cannot())?,
-        };
-        let search = MeetingSearch {
+            ports,
+            wants_to_hold: false,
+        }
+    }
+
+    /// Where this process looks for the meeting.
+    fn search<'a>(
+        &'a self,
+        own: Option<&'a MeetingPoint>,
+        hooks: &'a dyn MeetingHooks,
+    ) -> MeetingSearch<'a> {
+        MeetingSearch {
             stated: self.place.meeting.as_deref().zip(self.secret),
             dir: self.dir,
             session: &self.place.session,
@@ -222,8 +266,7 @@ impl MeetingSettings<'_> {
             timeout: self.timeout,
             hooks,
             credentials: RefCell::default(),
-        };
-        Meeting::new(search.join(&introduction)?, rank, sockets)
+        }
     }
 }
 

@@ -127,7 +127,7 @@ fn a_file_of_an_earlier_start_is_not_believed() {
         // Discards what it receives, and says nothing.
         local_addresses: vec![format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap())],
     };
-    let _file = MeetingFile::create(dir.path(), &earlier).unwrap();
+    let _file = MeetingFile::create(dir.path(), &earlier).unwrap().unwrap();
     let places = [1, 0].map(|rank| place(rank, 2, None));
     let all = places.each_ref().map(|place| MeetingSettings {
         secret: None,
@@ -182,6 +182,8 @@ fn missing_tasks_are_named_while_others_wait_and_when_the_time_is_up() {
 fn a_process_with_another_job_version_or_rank_is_refused_at_once() {
     let job = ["seed = 1", "train.batch = 10"].map(String::from);
     let other_job = ["seed = 1", "train.batch = 20"].map(String::from);
+    // Keys that stand at the same place of both lists need not be the same.
+    let longer_job = ["seed = 1", "model.factors = 8", "train.batch = 10"].map(String::from);
     let at = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
     let [zero, one] = [0, 1].map(|rank| place(rank, 3, Some(at.clone())));
     let four = place(1, 4, Some(at.clone()));
@@ -193,8 +195,9 @@ fn a_process_with_another_job_version_or_rank_is_refused_at_once() {
         for (wrong, parts) in [
             (
                 with(&one, &other_job),
-                &["rank 1 on host", "train.batch = 20", "train.batch = 10"][..],
+                &["rank 1 on host", "train.batch is 10 at the holder", "and 20 at rank 1"][..],
             ),
+            (with(&one, &longer_job), &["model.factors is not set at the holder", "and 8 at"]),
             (with(&four, &job), &["one of 4 processes", "of 3"]),
             (MeetingSettings { version: "0.9", ..with(&one, &job) }, &["0.9", "1.0"]),
             (with(&second_zero, &job), &["rank 0"]),
@@ -210,6 +213,37 @@ fn a_process_with_another_job_version_or_rank_is_refused_at_once() {
         hooks.signal.store(15, Ordering::Relaxed);
         let error = held.join().unwrap().unwrap_err();
         assert!(matches!(error, PlaceError::Interrupted { signal: 15, .. }), "{error}");
+    });
+}
+
+#[test]
+fn of_two_processes_with_rank_0_one_holds_the_meeting_and_the_other_names_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let zero = place(0, 2, None);
+    let with = MeetingSettings { dir: Some(dir.path()), ..settings(&zero, NO_SERVERS) };
+    let hooks = [TestSurroundings::default(), TestSurroundings::default()];
+    let started = Instant::now();
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            hooks.iter().map(|hooks| scope.spawn(move || with.meet(hooks))).collect();
+        // Either of them may be the first.
+        let is_refused = |at: &usize| threads[*at].is_finished();
+        let refused = loop {
+            assert!(started.elapsed() < Duration::from_secs(10), "both hold the meeting");
+            match (0..2).find(is_refused) {
+                Some(at) => break at,
+                None => thread::yield_now(),
+            }
+        };
+        assert!(with.check_alone(&hooks[refused]).is_err());
+        hooks[1 - refused].signal.store(15, Ordering::Relaxed);
+        for (at, thread) in threads.into_iter().enumerate() {
+            let error = thread.join().unwrap().unwrap_err();
+            let text = error.to_string();
+            assert_eq!(matches!(error, PlaceError::Usage(_)), at == refused, "{text}");
+            let says_both = text.contains("two processes have the same rank: rank 0 on host");
+            assert_eq!(says_both, at == refused, "{text}");
+        }
     });
 }
 
