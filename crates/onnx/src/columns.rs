@@ -128,7 +128,6 @@ impl ColumnNodes<'_> {
         self.graph.floats("#one", &[], &[1.0]);
         self.graph.floats("#least", &[], &[f32::MIN]);
         self.graph.floats("#greatest", &[], &[f32::MAX]);
-        self.graph.ints("#last_axis", &[1]);
     }
 
     fn input(&mut self, name: &str, element: ElementType, about: &str) {
@@ -151,8 +150,9 @@ impl ColumnNodes<'_> {
                 let above = [limits.as_str(), input];
                 let above = self.graph.node("LessOrEqual", &above, &name("above"), &[]);
                 let above = self.graph.node("Cast", &[&above], &name("counted"), &[("to", whole)]);
-                let bucket =
-                    self.graph.node("ReduceSum", &[&above, "#last_axis"], &name("bucket"), &[]);
+                let axis = name("bounds_axis");
+                self.graph.ints(&axis, &[1]);
+                let bucket = self.graph.node("ReduceSum", &[&above, &axis], &name("bucket"), &[]);
                 key = self.graph.node("Add", &[&bucket, &key], &name("bucket_key"), &[]);
             }
             "#one".to_owned()
