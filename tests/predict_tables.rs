@@ -194,6 +194,29 @@ fn answers_as_parquet_are_those_of_csv_and_are_read_as_a_table() {
 }
 
 #[test]
+fn rows_of_parquet_files_are_counted_as_rows_and_not_as_lines() {
+    let (sandbox, _) = trained("model.kind=logistic");
+    // Ids with line ends in them.
+    sandbox.write("test.csv", rows(600..900).replace("u6", "\"u\n6\"").replace("u8,", "8,"));
+    for answers in ["answers.csv", "answers.parquet"] {
+        sandbox.ok(&["predict", "run", "test.csv", "--top", "1", "-o", answers]);
+    }
+    let settings = ["data.path=answers.csv", "data.columns={id=\"ignore\", class_1=\"label\"}"];
+    sandbox.ok(&["train", "--run-dir", "again", "--set", settings[0], "--set", settings[1]]);
+    let answers = |input: &str| sandbox.ok(&["predict", "again", input]).stdout;
+    let [lines, rows] = ["answers.csv", "answers.parquet"].map(answers);
+    assert!(lines.starts_with("line,p_yes\n2,"), "{lines}");
+    assert!(rows.starts_with("row,p_yes\n1,"), "{rows}");
+    for (number, (line, row)) in lines.lines().zip(rows.lines()).enumerate().skip(1) {
+        let (counted, answer) = row.split_once(',').unwrap();
+        assert_eq!(counted, number.to_string());
+        assert_eq!(answer, line.split_once(',').unwrap().1);
+    }
+    let two = sandbox.ok(&["predict", "again", "answers.parquet", "answers.csv"]).stdout;
+    assert!(two.starts_with("file,line,p_yes\nanswers.parquet,1,"), "{two}");
+}
+
+#[test]
 fn a_dense_model_skips_a_file_of_bad_rows() {
     let (sandbox, _) = trained("model.kind=softmax");
     sandbox.write("bad.csv", "id,age,city\na,x,Rome\nb,y,Rome\n");

@@ -2,10 +2,14 @@
 //! says.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::Duration;
 
 use paceline_data::Random;
 
-use crate::support::{RunFolder, Sandbox, assert_says};
+use crate::support::{RunFolder, Sandbox, assert_says, finish, signal, start, within};
 
 /// Rows of people who buy or do not, drawn by a logistic model, with missing values.
 fn people(rows: u64, seed: u64) -> String {
@@ -139,6 +143,28 @@ fn a_table_may_come_from_standard_input() {
     };
     assert_eq!(train("-", "piped"), train("people.csv", "read"));
     sandbox.ok(&["evaluate", "piped"]);
+}
+
+#[test]
+fn training_that_is_interrupted_while_it_saves_standard_input_leaves_nothing() {
+    let sandbox = sandbox();
+    let cache = sandbox.path("cache");
+    let command = || {
+        let mut command = sandbox.command(&["train", "--set", "data.path=-"]);
+        command.env("PACELINE_CACHE", &cache);
+        command
+    };
+    let mut child = start(command().stdin(Stdio::piped()));
+    child.stdin.as_mut().unwrap().write_all(b"a,y\n1,0\n").unwrap();
+    let saved = || fs::read_dir(cache.join("stdin")).map_or(0, Iterator::count);
+    within(Duration::from_secs(60), "the unfinished file", || saved() == 1);
+    signal(&child, "INT");
+    let output = finish(child);
+    assert_eq!((output.code, saved()), (Some(130), 0), "{output:?}");
+    // What is no text is refused before it fills the disk.
+    let output = finish(start(command().stdin(fs::File::open("/dev/zero").unwrap())));
+    assert_eq!((output.code, saved()), (Some(1), 0), "{output:?}");
+    assert_says(&output.stderr, &["standard input", "it is not text"]);
 }
 
 #[test]

@@ -109,16 +109,21 @@ fn a_table_starts_from_a_model_by_its_columns_and_words() {
     sandbox.write("first.csv", rows(&["Bonn", "Rome"], [0, 1]));
     // The columns change places, and words come before and between those of the model.
     sandbox.write("grown.csv", rows(&["Aachen", "Bonn", "Oslo", "Rome"], [1, 0]));
+    sandbox.write("words.csv", rows(&["Aachen", "Bonn", "Oslo", "Rome"], [0, 1]));
     let stop = "train.stop={epochs=20}";
     let adagrad = "train.optimizer={kind=\"adagrad\", rate=0.3}";
-    for model in ["model.kind=logistic", "model.kind=softmax"] {
+    let any_order = ["logistic", "softmax", "fm", "sparse-softmax"].map(|kind| (kind, "grown"));
+    let by_fields = ["ffm", "deepfm"].map(|kind| (kind, "words"));
+    for (kind, grown) in any_order.into_iter().chain(by_fields) {
+        let model = &*format!("model.kind={kind}");
+        let grown = format!("data.path={grown}.csv");
         let first = format!("first-{model}");
         let own = ["data.path=first.csv", model, stop, adagrad, "cluster.mode=single"];
         sandbox.ok(&args(&["train", "--run-dir", &first], &own));
         let start = format!("train.start={first:?}");
         for mode in ["single", "sync"] {
             let settings = [
-                "data.path=grown.csv",
+                &*grown,
                 model,
                 "train.stop={steps=1}",
                 "train.optimizer={kind=\"sgd\", rate=1e-9}",
@@ -135,6 +140,10 @@ fn a_table_starts_from_a_model_by_its_columns_and_words() {
             }
         }
     }
+    let start = "train.start=first-model.kind=ffm";
+    let settings = ["data.path=grown.csv", "model.kind=ffm", start];
+    let other = sandbox.fails(2, &args(&["train"], &settings));
+    assert_says(&other, &["has the fields city, age, but the table has age, city"]);
     let start = "train.start=first-model.kind=logistic";
     let columns = "data.columns={buys={as=\"label\", classes=[\"yes\", \"no\"]}}";
     let other = sandbox.fails(2, &args(&["train"], &["data.path=first.csv", columns, start]));

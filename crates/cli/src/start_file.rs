@@ -8,11 +8,11 @@ use paceline_data::OpenReport;
 use paceline_engine::{FeatureMove, StartModel, StartTensor};
 use paceline_record::names::files;
 use paceline_record::{InputKind, ModelReader, check_model_digest, model_file};
-use paceline_table::{Featurizer, MatchedFeatures, TableSpec, table_featurizer};
+use paceline_table::{Featurizer, MatchedFeatures, table_featurizer};
 use paceline_terminal::grouped;
 
 use crate::Failure;
-use paceline_job::{DataKind, Plan, RawJob};
+use paceline_job::{DataKind, ModelKind, Plan, RawJob};
 
 /// The key that names the model.
 const KEY: &str = "train.start";
@@ -28,15 +28,20 @@ pub(crate) fn open_start(
     let path = if path.is_dir() { path.join(files::MODEL) } else { path.clone() };
     let checked = check_model_digest(&path).and_then(|()| ModelReader::open(&path));
     let model = checked.map_err(|error| job.problem(KEY, format!("cannot be used: {error}")))?;
-    let tensors = model.tensors().iter();
-    let tensors =
-        tensors.map(|one| StartTensor { name: one.name.clone(), shape: one.shape.clone() });
-    let tensors = tensors.collect();
+    let tensors = model.tensors().iter().map(|one| (one.name.clone(), one.shape.clone()));
+    let tensors = tensors.map(|(name, shape)| StartTensor { name, shape }).collect();
     let read = move |tensor, from, out: &mut [f32]| model.read(tensor, from, out);
     let start = StartModel::new(path.display().to_string(), tensors, read);
     let known = start_featurizer(job, &path)?;
     let start = match (&plan.data.kind, known) {
-        (DataKind::Table(spec), Some(known)) => match_table(job, spec, &known, start, say)?,
+        (DataKind::Table(spec), Some(known)) => {
+            let mut ignore = |_: OpenReport<'_>| ControlFlow::Continue(());
+            let featurizer = table_featurizer(spec, &mut ignore)?;
+            if matches!(&plan.model, ModelKind::Factors(factors) if factors.uses_fields()) {
+                featurizer.check_fields(&known).map_err(|text| job.problem(KEY, text))?;
+            }
+            match_table(job, &known, &featurizer, start, say)?
+        }
         (DataKind::Table(_), None) => {
             let text = "was not trained on a table, so nothing says which of its features belong \
                         to which column; start from a model of a table, or leave it out";
@@ -69,13 +74,11 @@ fn start_featurizer(job: &RawJob, path: &Path) -> Result<Option<Featurizer>, Fai
 /// Finds the features of the plan's table in the model, by their columns.
 fn match_table(
     job: &RawJob,
-    spec: &TableSpec,
     known: &Featurizer,
+    featurizer: &Featurizer,
     start: StartModel,
     say: &dyn Fn(&str),
 ) -> Result<StartModel, Failure> {
-    let mut ignore = |_: OpenReport<'_>| ControlFlow::Continue(());
-    let featurizer = table_featurizer(spec, &mut ignore)?;
     if known.classes() != featurizer.classes() {
         let (theirs, ours) = (known.classes().join(", "), featurizer.classes().join(", "));
         let text = format!(
@@ -94,7 +97,7 @@ fn match_table(
         let [found, all] = [found, featurizer.features()].map(|count| grouped(count as u64));
         say(&format!("{found} of {all} features start from the model, the others are new"));
     }
-    let moves = matched.into_iter();
-    let moves = moves.map(|MatchedFeatures { to, from }| FeatureMove { to, from }).collect();
+    let to_move = |MatchedFeatures { to, from }| FeatureMove { to, from };
+    let moves = matched.into_iter().map(to_move).collect();
     Ok(start.moving_features(known.features(), moves))
 }

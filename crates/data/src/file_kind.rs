@@ -16,6 +16,10 @@ pub enum FileKind {
     Npy,
     /// A zip archive, as `.npz` is.
     Zip,
+    /// A document of an office program, such as an Excel workbook.
+    Office,
+    /// Packed by a program other than gzip.
+    Packed,
     /// Parquet.
     Parquet,
     /// TFRecord: the first record's length has the right checksum.
@@ -63,6 +67,8 @@ impl FileKind {
             FileKind::Empty => "an empty file",
             FileKind::Npy => "a numpy array (.npy)",
             FileKind::Zip => "a zip archive, as numpy's .npz is",
+            FileKind::Office => "a document of an office program, such as an Excel workbook",
+            FileKind::Packed => "packed by bzip2, xz or zstd",
             FileKind::Parquet => "a Parquet file",
             FileKind::TfRecord => "a TFRecord file",
             FileKind::Idx => "an IDX file, as MNIST's are",
@@ -92,6 +98,8 @@ impl FileKind {
         match self {
             FileKind::Npy | FileKind::Zip => "set data.kind = \"numpy\"",
             FileKind::Parquet | FileKind::Table(_) => "set data.kind = \"table\"",
+            FileKind::Office => "save its table as CSV, and set data.kind = \"table\"",
+            FileKind::Packed => "unpack it, or pack it with gzip",
             FileKind::TfRecord => "set data.kind = \"tfrecord\"",
             FileKind::Idx => "set data.kind = \"mnist\" and data.path to its directory",
             FileKind::Jpeg | FileKind::Png => {
@@ -147,6 +155,13 @@ pub fn sniff(head: &[u8]) -> FileKind {
     if head.is_empty() {
         return FileKind::Empty;
     }
+    if is_office_document(head) {
+        return FileKind::Office;
+    }
+    let is_bzip2 = head.starts_with(b"BZh") && head.get(4..10) == Some(b"1AY&SY");
+    if is_bzip2 || head.starts_with(b"\xfd7zXZ\0") || head.starts_with(b"\x28\xb5\x2f\xfd") {
+        return FileKind::Packed;
+    }
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
         return *kind;
     }
@@ -164,6 +179,14 @@ pub fn sniff(head: &[u8]) -> FileKind {
         return FileKind::CarriageReturns;
     }
     sniff_text(text)
+}
+
+/// Whether a zip archive begins as those of office programs do, by the name of its first member.
+fn is_office_document(head: &[u8]) -> bool {
+    const FIRST: [&[u8]; 5] =
+        [b"[Content_Types].xml", b"_rels/", b"xl/", b"docProps/", b"mimetype"];
+    let name = head.get(30..).filter(|_| head.starts_with(b"PK\x03\x04"));
+    name.is_some_and(|name| FIRST.iter().any(|first| name.starts_with(first)))
 }
 
 /// Whether lines end with carriage returns, and none with a newline.

@@ -10,10 +10,14 @@ fn kinds_are_recognised_by_their_first_bytes() {
         bytes
     };
     let criteo = format!("1{}\n", "\t5".repeat(39));
-    let cases: [(&[u8], FileKind); 25] = [
+    let cases: [(&[u8], FileKind); 29] = [
         (b"", FileKind::Empty),
         (b"\x93NUMPY\x01\x00v\x00", FileKind::Npy),
         (b"PK\x03\x04\x14", FileKind::Zip),
+        (&[b"PK\x03\x04".as_slice(), &[0; 26], b"xl/workbook.xml"].concat(), FileKind::Office),
+        (b"BZh91AY&SY\x00\x01", FileKind::Packed),
+        (b"\xfd7zXZ\x00\x00\x04", FileKind::Packed),
+        (b"\x28\xb5\x2f\xfd\x04", FileKind::Packed),
         (b"PAR1\x15\x04", FileKind::Parquet),
         (&record, FileKind::TfRecord),
         (b"\x00\x00\x08\x03\x00\x00\xea\x60", FileKind::Idx),

@@ -2,11 +2,11 @@
 //!
 //! A run may have more features than the model it starts from: then the tensors whose last
 //! dimension is the number of features are longer, and the new values are those of a run without
-//! a start. Anything else that differs is an error.
+//! a start. In a model with several parameters for each feature, it is the first dimension of the
+//! first tensor. Anything else that differs is an error.
 //!
 //! Features are found by their numbers, or by [`FeatureMove`]s if their numbers changed.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -117,7 +117,7 @@ impl StartModel {
                 if start >= range.end {
                     break;
                 }
-                for FeatureMove { to, from: known } in &*part.moves {
+                for FeatureMove { to, from: known } in &part.moves {
                     let from = (start + to.start).max(range.start);
                     let end = (start + to.end).min(range.end);
                     if from >= end {
@@ -166,38 +166,62 @@ impl StartModel {
                 return Err(wrong(format!("it has no tensor {name:?}, which is {shape:?}")));
             };
             let found = &self.tensors[number].shape;
-            let [width, known] = [shape, found].map(|shape| shape.last().copied().unwrap_or(1));
-            let leading = |shape: &[usize]| shape[..shape.len().saturating_sub(1)].to_vec();
-            let is_like = width == inputs && leading(shape) == leading(found);
+            let is_first = index == 0;
+            let has_entries = layout.width() > 1;
+            let [axes, found_axes] =
+                [shape, found].map(|shape| Axes::of(shape, is_first && has_entries));
+            let is_like =
+                axes.features == inputs && axes.is_like(&found_axes) && (is_first || !has_entries);
             // Only the first tensor is applied to features.
-            if let Some(FeatureMoves { inputs, moves }) = self.moves.as_ref().filter(|_| index == 0)
-            {
-                if !is_like || known != *inputs {
+            if let Some(FeatureMoves { inputs, moves }) = self.moves.as_ref().filter(|_| is_first) {
+                if !is_like || found_axes.features != *inputs {
                     return Err(wrong(format!(
                         "tensor {name:?} is {found:?}, but the model has {shape:?}; features are \
-                         matched by their columns only if the model begins with a dense layer \
-                         of the same size"
+                         matched by their columns only if each has as many parameters as before"
                     )));
                 }
-                return Ok(TensorPart {
-                    tensor,
-                    number,
-                    width,
-                    known,
-                    moves: Cow::Borrowed(moves),
-                });
+                return Ok(TensorPart::new(tensor, number, &axes, &found_axes, moves));
             }
-            let is_grown = is_like && known < width;
+            let is_grown = is_like && found_axes.features < axes.features;
             if shape != found && !is_grown {
                 return Err(wrong(format!(
                     "tensor {name:?} is {found:?}, but the model has {shape:?}; only features may \
                      be added"
                 )));
             }
-            let moves = Cow::Owned(vec![FeatureMove { to: 0..known, from: 0 }]);
-            Ok(TensorPart { tensor, number, width, known, moves })
+            let same = FeatureMove { to: 0..found_axes.features, from: 0 };
+            Ok(TensorPart::new(tensor, number, &axes, &found_axes, &[same]))
         };
         layout.tensors().iter().enumerate().map(part).collect()
+    }
+}
+
+/// The dimensions of a tensor, before, along and after its features.
+struct Axes<'s> {
+    before: &'s [usize],
+    features: usize,
+    after: &'s [usize],
+}
+
+impl<'s> Axes<'s> {
+    /// The first dimension, or the last one, may be that of the features.
+    fn of(shape: &'s [usize], is_first: bool) -> Self {
+        let (before, features, after) = match shape {
+            [features, after @ ..] if is_first => (&[][..], *features, after),
+            [before @ .., features] => (before, *features, &[][..]),
+            [] => (&[][..], 1, &[][..]),
+        };
+        Self { before, features, after }
+    }
+
+    /// Whether the two differ in nothing but the number of features.
+    fn is_like(&self, other: &Axes<'_>) -> bool {
+        self.before == other.before && self.after == other.after
+    }
+
+    /// Numbers of a feature that lie side by side.
+    fn numbers(&self) -> usize {
+        self.after.iter().product()
     }
 }
 
@@ -206,15 +230,31 @@ struct TensorPart<'m> {
     tensor: &'m Tensor,
     /// Its number in the model that training starts from.
     number: usize,
-    /// Its last dimension.
+    /// The values of a row, which has all features.
     width: usize,
-    /// The last dimension in the model that training starts from.
+    /// The values of a row in the model that training starts from.
     known: usize,
     /// Where the values of a row come from.
-    moves: Cow<'m, [FeatureMove]>,
+    moves: Vec<FeatureMove>,
 }
 
-impl TensorPart<'_> {
+impl<'m> TensorPart<'m> {
+    fn new(
+        tensor: &'m Tensor,
+        number: usize,
+        axes: &Axes<'_>,
+        found: &Axes<'_>,
+        moves: &[FeatureMove],
+    ) -> Self {
+        let numbers = axes.numbers();
+        let moves = moves.iter().map(|FeatureMove { to, from }| FeatureMove {
+            to: to.start * numbers..to.end * numbers,
+            from: from * numbers,
+        });
+        let [width, known] = [axes, found].map(|axes| axes.features * numbers);
+        Self { tensor, number, width, known, moves: moves.collect() }
+    }
+
     fn rows(&self) -> usize {
         self.tensor.range.len() / self.width.max(1)
     }

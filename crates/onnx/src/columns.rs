@@ -67,10 +67,16 @@ pub(crate) fn add_columns(
     columns.finish(!left.is_empty(), first)
 }
 
+/// How the names of the nodes of layers end.
+const LAYER_PARTS: [&str; 8] =
+    [".out", ".sums", ".flat", ".image", ".shape", ".rows", ".columns", ".down"];
+
 /// The name of a column's input: its own, unless the graph needs that for itself. Names that begin
-/// with `#` are those of nodes.
+/// with `#` are those of nodes, and layers may have any name before [`LAYER_PARTS`].
 fn input_name(name: &str, featurizer: &Featurizer, taken: &[&str]) -> String {
-    let is_free = |name: &str| !taken.contains(&name) && !name.starts_with('#');
+    let is_of_layer = |name: &str| LAYER_PARTS.iter().any(|part| name.ends_with(part));
+    let is_free =
+        |name: &str| !taken.contains(&name) && !name.starts_with('#') && !is_of_layer(name);
     let mut input = if name.starts_with('#') { format!("_{name}") } else { name.to_owned() };
     let is_column = |input: &str| featurizer.columns.iter().any(|column| column.name == input);
     while !is_free(&input) || input != name && is_column(&input) {
@@ -128,7 +134,6 @@ impl ColumnNodes<'_> {
         self.graph.floats("#one", &[], &[1.0]);
         self.graph.floats("#least", &[], &[f32::MIN]);
         self.graph.floats("#greatest", &[], &[f32::MAX]);
-        self.graph.ints("#last_axis", &[1]);
     }
 
     fn input(&mut self, name: &str, element: ElementType, about: &str) {
@@ -151,8 +156,9 @@ impl ColumnNodes<'_> {
                 let above = [limits.as_str(), input];
                 let above = self.graph.node("LessOrEqual", &above, &name("above"), &[]);
                 let above = self.graph.node("Cast", &[&above], &name("counted"), &[("to", whole)]);
-                let bucket =
-                    self.graph.node("ReduceSum", &[&above, "#last_axis"], &name("bucket"), &[]);
+                let axis = name("bounds_axis");
+                self.graph.ints(&axis, &[1]);
+                let bucket = self.graph.node("ReduceSum", &[&above, &axis], &name("bucket"), &[]);
                 key = self.graph.node("Add", &[&bucket, &key], &name("bucket_key"), &[]);
             }
             "#one".to_owned()
@@ -247,7 +253,7 @@ mod tests {
 
     #[test]
     fn every_column_has_an_input_of_its_own() {
-        let names = ["weight", "weight_", "#keys", "_#keys", "age"];
+        let names = ["weight", "weight_", "#keys", "_#keys", "age", "0.out"];
         let column = |name: &str| format!(r#"{{"name":"{name}","as":"number","scale":"raw"}}"#);
         let text = format!(
             r#"{{"version":1,"kind":"table","crosses":[],"columns":[{}],
@@ -256,6 +262,6 @@ mod tests {
         );
         let featurizer = Featurizer::from_json(&text).unwrap();
         let inputs = names.map(|name| input_name(name, &featurizer, &["weight"]));
-        assert_eq!(inputs, ["weight__", "weight_", "_#keys_", "_#keys", "age"]);
+        assert_eq!(inputs, ["weight__", "weight_", "_#keys_", "_#keys", "age", "0.out_"]);
     }
 }

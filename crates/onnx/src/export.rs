@@ -128,7 +128,7 @@ fn add_rows(
 
 /// The names in a graph that are not those of columns.
 fn taken_names(model: &TrainedModel) -> Vec<&str> {
-    const NAMES: [&str; 23] = [
+    const NAMES: [&str; 24] = [
         "weight",
         "bias",
         "keys",
@@ -144,6 +144,7 @@ fn taken_names(model: &TrainedModel) -> Vec<&str> {
         "row_scores",
         "class_scores",
         "scores",
+        "scores_flat",
         "opposite",
         "both",
         "probabilities",

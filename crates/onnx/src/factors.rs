@@ -114,7 +114,6 @@ fn add_entries(graph: &mut Graph, rows: &RowFeatures) {
     graph.node("Slice", &parts, "vectors", &[]);
     let drop = [("keepdims", Attribute::Int(0))];
     graph.node("ReduceSum", &["linear_products", "key_axis"], "linear_scores", &drop);
-    graph.floats("half", &[], &[0.5]);
 }
 
 /// What pairs add to the score of a factorization machine: half of the square of the sum of all
@@ -128,6 +127,11 @@ fn add_pairs(graph: &mut Graph) {
     graph.node("Sub", &["squared_sums", "squares"], "twice_pairs", &[]);
     let keep = [("keepdims", Attribute::Int(1))];
     graph.node("ReduceSum", &["twice_pairs", "key_axis"], "twice_scores", &keep);
+    halve_pairs(graph);
+}
+
+fn halve_pairs(graph: &mut Graph) {
+    graph.floats("half", &[], &[0.5]);
     graph.node("Mul", &["twice_scores", "half"], "pair_scores", &[]);
 }
 
@@ -187,7 +191,7 @@ fn add_field_pairs(graph: &mut Graph, fields: i64, rank: i64) {
     graph.node("ReduceSum", &["squared_vectors", "all_axes"], "squares", &drop);
     graph.node("Sub", &["all_products", "squares"], "twice_pairs", &[]);
     graph.node("Unsqueeze", &["twice_pairs", "key_axis"], "twice_scores", &[]);
-    graph.node("Mul", &["twice_scores", "half"], "pair_scores", &[]);
+    halve_pairs(graph);
 }
 
 /// The perceptron on the vectors of each field. Returns its output, `[N, 1]`.

@@ -114,7 +114,10 @@ fn wrong_kind(path: &Path, found: FileKind, takes: &str) -> ScoreError {
         return ScoreError::Refused(format!("{}: the file is empty", path.display()));
     }
     let remedy = match found {
-        FileKind::Utf16 | FileKind::CarriageReturns | FileKind::Gzip => found.remedy(),
+        FileKind::Utf16 | FileKind::CarriageReturns | FileKind::Gzip | FileKind::Packed => {
+            found.remedy()
+        }
+        FileKind::Office => "save its table as CSV",
         _ => "",
     };
     let remedy = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };

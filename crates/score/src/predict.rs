@@ -10,6 +10,7 @@ use crate::output_rows::{IdValue, OutputFormat};
 use crate::scored_rows::{BadRow, ScoredRows};
 use crate::scoring::{HowToScore, ScoreInput, score};
 use crate::table_featurizer::id_columns;
+use crate::text_chunks::RowNumbering;
 use crate::trained_model::TrainedModel;
 
 /// What happens to rows that cannot be scored.
@@ -139,8 +140,14 @@ impl IdColumns {
         let (names, has_file, has_number) = match input {
             ScoreInput::Examples(input) if input.names.is_some() => (vec!["file"], false, false),
             ScoreInput::Examples(_) => (vec!["row"], false, true),
-            ScoreInput::Text(sources) if sources.len() > 1 => (vec!["file", "line"], true, true),
-            ScoreInput::Text(_) => (vec!["line"], false, true),
+            ScoreInput::Text(sources) => {
+                let has_lines = sources.iter().any(|source| source.unit() == RowNumbering::Line);
+                let unit = if has_lines { RowNumbering::Line } else { RowNumbering::Row };
+                match sources.len() {
+                    0 | 1 => (vec![unit.name()], false, true),
+                    _ => (vec!["file", unit.name()], true, true),
+                }
+            }
         };
         let names = names.into_iter().map(String::from).collect();
         Self { names, has_file, has_number }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use memchr::memchr_iter;
 use paceline_data::DataError;
 use paceline_table::{
     ColumnRole, EncodedRow, Featurizer, RecordFields, Records, RowEncoder, TextFormat,
@@ -129,7 +128,7 @@ impl TextFeaturizer for TableFeaturizer {
         let (mut line, mut counted) = (chunk.first_line, 0);
         while records.next(&mut fields) {
             let start = records.started();
-            line += memchr_iter(b'\n', &text[counted..start]).count() as u64;
+            line += chunk.unit.count(&text[counted..start]);
             counted = start;
             let id = |at: &Option<usize>| {
                 at.map_or(String::new(), |at| String::from_utf8_lossy(fields.get(at)).into_owned())

@@ -8,12 +8,13 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memchr2_iter};
 use paceline_data::sniff::BYTE_ORDER_MARK;
 use paceline_data::sparse::{MAX_LINE_BYTES, MAX_SKIPPED_BYTES, endless_line};
 use paceline_data::unpack;
 use paceline_table::{
-    Featurizer, RecordEnd, TextFormat, first_record_end, last_record_end, open_table_stream,
+    Featurizer, RecordEnd, TextFormat, first_record_end, is_parquet_file, last_record_end,
+    open_table_stream,
 };
 
 use crate::error::ScoreError;
@@ -42,6 +43,14 @@ impl TextSource {
         }
     }
 
+    /// What its rows are counted in.
+    pub(crate) fn unit(&self) -> RowNumbering {
+        match self {
+            TextSource::File(path) if is_parquet_file(path) => RowNumbering::Row,
+            TextSource::File(_) | TextSource::StandardInput => RowNumbering::Line,
+        }
+    }
+
     fn open(&self) -> Result<Box<dyn Read + Send>, ScoreError> {
         match self {
             TextSource::File(path) => Ok(open_table_stream(path)?),
@@ -54,6 +63,39 @@ impl TextSource {
 
     fn unreadable(&self, source: io::Error) -> ScoreError {
         ScoreError::Io { what: format!("cannot read {}", self.name()), source }
+    }
+}
+
+/// What the rows of a source are counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RowNumbering {
+    /// Lines, from 1, as in a text file; a header is one.
+    #[default]
+    Line,
+    /// Rows, from 1, of a Parquet file, which becomes lines only here.
+    Row,
+}
+
+impl RowNumbering {
+    /// The name in messages and of the column.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RowNumbering::Line => "line",
+            RowNumbering::Row => "row",
+        }
+    }
+
+    /// Counts the lines or rows that end in a text, which begins outside quotes.
+    pub(crate) fn count(self, text: &[u8]) -> u64 {
+        if self == RowNumbering::Line {
+            return memchr_iter(b'\n', text).count() as u64;
+        }
+        let mut in_quotes = false;
+        let ends = memchr2_iter(b'\n', b'"', text).filter(|&at| {
+            in_quotes ^= text[at] == b'"';
+            text[at] == b'\n' && !in_quotes
+        });
+        ends.count() as u64
     }
 }
 
@@ -103,8 +145,10 @@ pub(crate) struct TextChunk {
     pub(crate) header: Option<Arc<[u8]>>,
     /// How the rows are written.
     pub(crate) format: TextFormat,
-    /// The number of the first line, from 1.
+    /// The number of the first line or row, from 1.
     pub(crate) first_line: u64,
+    /// What is counted.
+    pub(crate) unit: RowNumbering,
     /// The name of the source.
     pub(crate) source: Arc<str>,
     /// What is wrong with the row that it stands for, whose bytes are dropped.
@@ -136,6 +180,7 @@ struct OpenSource {
     /// The beginning of a line whose end is not read yet.
     rest: Vec<u8>,
     line: u64,
+    unit: RowNumbering,
     ended: bool,
 }
 
@@ -155,7 +200,7 @@ impl TextChunks {
             }
             let Some(source) = self.sources.next() else { return Ok(None) };
             let stream = source.open()?;
-            let name = source.name().into();
+            let (name, unit) = (source.name().into(), source.unit());
             self.open = Some(OpenSource {
                 source,
                 name,
@@ -165,6 +210,7 @@ impl TextChunks {
                 header: None,
                 rest: vec![],
                 line: 1,
+                unit,
                 ended: false,
             });
         }
@@ -205,7 +251,7 @@ impl OpenSource {
             return Ok(None);
         }
         let first_line = self.line;
-        self.line += memchr_iter(b'\n', &bytes).count() as u64;
+        self.line += self.unit.count(&bytes);
         Ok(Some(self.chunk_of(bytes, first_line, None)))
     }
 
@@ -222,7 +268,9 @@ impl OpenSource {
                 }
             };
             let rest = bytes.split_off(end);
-            self.line += memchr_iter(b'\n', &bytes).count() as u64;
+            if self.unit == RowNumbering::Line {
+                self.line += self.unit.count(&bytes);
+            }
             // Empty lines are no rows.
             if bytes.is_empty() || !matches!(&bytes[..], b"\n" | b"\r\n") {
                 self.rest = rest;
@@ -279,8 +327,9 @@ impl OpenSource {
     }
 
     fn chunk_of(&self, bytes: Vec<u8>, first_line: u64, fault: Option<ChunkFault>) -> TextChunk {
-        let (source, header, format) = (self.name.clone(), self.header.clone(), self.format);
-        TextChunk { bytes, header, format, first_line, source, fault }
+        let (source, header) = (self.name.clone(), self.header.clone());
+        let (format, unit) = (self.format, self.unit);
+        TextChunk { bytes, header, format, first_line, unit, source, fault }
     }
 }
 

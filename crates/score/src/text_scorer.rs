@@ -105,7 +105,7 @@ impl TextScorer {
     pub(crate) fn score(&mut self, chunk: TextChunk) -> Result<ScoredRows, ScoreError> {
         let mut scored = ScoredRows {
             source: chunk.source.clone(),
-            unit: "line",
+            unit: chunk.unit.name(),
             outputs: self.scorer.outputs(),
             ..ScoredRows::default()
         };

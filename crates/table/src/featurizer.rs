@@ -176,6 +176,13 @@ impl Featurizer {
         firsts.filter(|(_, width)| *width > 0).map(|(first, _)| first).collect()
     }
 
+    /// The name of each of these fields; a cross has those of its columns.
+    pub(crate) fn field_names(&self) -> Vec<String> {
+        let columns = self.columns.iter().filter(|column| column.role.width() > 0);
+        let columns = columns.map(|column| column.name.clone());
+        columns.chain(self.crosses.iter().map(|cross| cross.columns.join("*"))).collect()
+    }
+
     /// The name of each feature, for people; a few million names take some memory.
     pub fn feature_name(&self, feature: usize) -> Option<String> {
         let firsts = self.first_features();

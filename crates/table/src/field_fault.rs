@@ -56,7 +56,8 @@ impl FieldFault {
         };
         match *self {
             FieldFault::Count { found, expected } => {
-                format!("{found} fields, but there are {expected} columns")
+                let fields = if found == 1 { "field" } else { "fields" };
+                format!("{found} {fields}, but there are {expected} columns")
             }
             FieldFault::Number { index, fault } => {
                 let why = match fault {

@@ -83,5 +83,5 @@ pub use number::NumberFault;
 pub use open::{OpenTable, SampledLabel, TableSpec, open_table, sample_label, table_featurizer};
 pub use records::{RecordEnd, RecordFields, Records, first_record_end, last_record_end};
 pub use table_examples::TableExamples;
-pub use table_file::open_table_stream;
+pub use table_file::{is_parquet_file, open_table_stream};
 pub use text_format::TextFormat;

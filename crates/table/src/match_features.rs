@@ -43,6 +43,23 @@ impl Featurizer {
         }
         matched
     }
+
+    /// Checks that `other` has the same fields in the same order, for a model whose parameters are
+    /// for fields.
+    ///
+    /// # Errors
+    /// If the fields differ: a clause that names those of both, and says what `other` needs.
+    pub fn check_fields(&self, other: &Featurizer) -> Result<(), String> {
+        let [ours, theirs] = [self, other].map(Featurizer::field_names);
+        if ours == theirs {
+            return Ok(());
+        }
+        let [ours, theirs] = [ours, theirs].map(|names| names.join(", "));
+        Err(format!(
+            "has the fields {theirs}, but the table has {ours}; a model of fields needs the same \
+             columns in the same order (words may be added)"
+        ))
+    }
 }
 
 fn match_column(

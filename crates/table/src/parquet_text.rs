@@ -246,7 +246,11 @@ impl Cells<'_> {
 /// The error of a file whose pages cannot be read. The footer of a file with encrypted columns may
 /// be plain, and then only the pages show it.
 fn unreadable(error: ParquetError) -> io::Error {
-    io::Error::other(format!(
-        "{error}; the file is damaged, or has encrypted columns: write it again without them"
-    ))
+    let error = error.to_string();
+    let remedy = if error.contains("Disabled feature") {
+        "write it again, uncompressed or with snappy, gzip, zstd or lz4"
+    } else {
+        "the file is damaged, or has encrypted columns: write it again without them"
+    };
+    io::Error::other(format!("{error}; {remedy}"))
 }

@@ -13,6 +13,8 @@ use crate::byte_scan::ByteScan;
 use crate::text_format::TextFormat;
 
 const QUOTE: u8 = b'"';
+/// The least length of a run of empty lines that is skipped at once, in bytes.
+const RUN_BYTES: usize = 256;
 
 /// The fields of one record, reused from record to record.
 #[derive(Debug, Default)]
@@ -158,8 +160,21 @@ impl<'a> Records<'a> {
                 fields.ends.push(end as u32);
                 return true;
             }
+            self.skip_empty_lines();
         }
         false
+    }
+
+    /// Skips a long run of empty lines; a short one is left to [`Records::next`].
+    #[cold]
+    fn skip_empty_lines(&mut self) {
+        let is_run = |lines: &&[u8]| lines.iter().fold(true, |all, &byte| all & (byte == b'\n'));
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let run: usize = rest.chunks(RUN_BYTES).take_while(is_run).map(<[u8]>::len).sum();
+        if run >= RUN_BYTES {
+            self.at += run;
+            self.scan.restart(self.at);
+        }
     }
 
     /// Splits the record at `started`, which has quotes. Returns where it ends.
@@ -274,6 +289,17 @@ mod tests {
         let records = reader.from_reader(text).into_byte_records();
         let records = records.map(|record| record.unwrap());
         records.map(|record| record.iter().map(<[u8]>::to_vec).collect()).collect()
+    }
+
+    #[test]
+    fn runs_of_empty_lines_are_no_records() {
+        for run in [1, 63, 64, 255, 256, 257, 300, 511, 512, 513, 1000, 5000] {
+            let lines = "\n".repeat(run);
+            let text = format!("{lines}a,b{lines}{lines}\"c\nd\",e{lines}f,g{lines}");
+            let expected = read_by_crate_csv(text.as_bytes());
+            assert_eq!(expected.len(), 3);
+            assert_eq!(read(text.as_bytes(), COMMAS), expected, "{run}");
+        }
     }
 
     proptest! {

@@ -45,6 +45,11 @@ pub fn open_table_stream(path: &Path) -> Result<Box<dyn Read + Send>, DataError>
     Err(needs_parquet(path))
 }
 
+/// Whether a file begins as Parquet files do, so that its rows have no lines.
+pub fn is_parquet_file(path: &Path) -> bool {
+    first_bytes(path) == *b"PAR1"
+}
+
 #[cfg(not(feature = "parquet"))]
 fn needs_parquet(path: &Path) -> DataError {
     DataError::Sparse {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use memchr::memchr_iter;
+use memchr::{memchr_iter, memrchr_iter};
 use paceline_data::DataError;
 use paceline_data::sniff::{BYTE_ORDER_MARK, FileKind, SNIFF_BYTES, sniff};
 use paceline_data::sparse::{MAX_LINE_BYTES, endless_line};
@@ -77,7 +77,7 @@ impl<'s> TableText<'s> {
             blocks.drop_front(BYTE_ORDER_MARK.len());
         }
         let text = blocks.peek().map_err(DataError::io("read", path))?;
-        blocks.format = choice.detect(&text[..text.len().min(DETECTED_BYTES)]);
+        blocks.format = choice.detect(first_lines(text));
         let mut first = Block::default();
         let first_is = blocks.read(&mut first).map_err(DataError::io("read", path))?;
         let unit = RowUnit::Lines;
@@ -238,6 +238,15 @@ impl<'s> TableText<'s> {
             return Ok(NextBlock::Records);
         }
         self.blocks.read(block).map_err(DataError::io("read", self.path))
+    }
+}
+
+/// The whole lines among the first [`DETECTED_BYTES`], or more if there are not two of them.
+fn first_lines(text: &[u8]) -> &[u8] {
+    let mut ends = memrchr_iter(b'\n', &text[..text.len().min(DETECTED_BYTES)]);
+    match (ends.next(), ends.next()) {
+        (Some(last), Some(_)) if text.len() > DETECTED_BYTES => &text[..=last],
+        _ => text,
     }
 }
 

@@ -330,6 +330,17 @@ fn a_column_that_is_declared_and_has_no_value_is_refused() {
 }
 
 #[test]
+fn a_very_wide_table_has_the_header_of_a_narrow_one() {
+    let dir = Tables::new();
+    let names: Vec<String> = (0..50_000).map(|column| format!("c{column}")).collect();
+    let row = |value: &str, label: &str| format!("{}{label}\n", format!("{value},").repeat(50_000));
+    let text = format!("{},y\n{}{}", names.join(","), row("1", "0"), row("2", "1"));
+    let table = dir.open(text).unwrap();
+    assert_eq!(table.featurizer.columns[49_999].name, "c49999");
+    assert_eq!(table.featurizer.label(), Some("y"));
+}
+
+#[test]
 fn columns_of_one_name_are_refused() {
     let dir = Tables::new();
     let path = dir.write("table.csv", "a,a,y\n1,2,0\n3,4,1\n");

@@ -1,3 +1,4 @@
+use paceline_factor::{FactorMachine, FieldMachine};
 use paceline_model::{Logistic, Softmax};
 
 use super::*;
@@ -54,6 +55,29 @@ fn features_that_moved_are_read_from_their_places_in_any_cut() {
     }
     let other = start.read_range(&Softmax::new(4, 3), 0..0, &mut []).unwrap_err().to_string();
     assert!(other.contains("\"weight\" is [2, 3], but the model has [3, 4]"), "{other}");
+}
+
+#[test]
+fn entries_of_new_features_keep_what_the_model_gives_them_in_any_cut() {
+    let (small, large) = (FactorMachine::new(2, 2), FactorMachine::new(4, 2));
+    let start = StartModel::of_params(small.layout(), numbers(7));
+    let added = [1., 2., 3., 4., 5., 6., 0., 0., 0., 0., 0., 0., 7.];
+    let moves = vec![FeatureMove { to: 0..1, from: 1 }, FeatureMove { to: 3..4, from: 0 }];
+    let moving = StartModel::of_params(small.layout(), numbers(7)).moving_features(2, moves);
+    let moved = [4., 5., 6., 0., 0., 0., 0., 0., 0., 1., 2., 3., 7.];
+    for (start, expected) in [(start, added), (moving, moved)] {
+        for cut in 0..=13 {
+            let mut params = vec![0.0; 13];
+            let (left, right) = params.split_at_mut(cut);
+            start.read_range(&large, 0..cut, left).unwrap();
+            start.read_range(&large, cut..13, right).unwrap();
+            assert_eq!(params, expected, "cut at {cut}");
+        }
+        let rank = start.read_range(&FactorMachine::new(4, 3), 0..0, &mut []).unwrap_err();
+        assert!(rank.to_string().contains("[2, 3], but the model has [4, 4]"), "{rank}");
+        let fields = start.read_range(&FieldMachine::new(4, 2, 2), 0..0, &mut []).unwrap_err();
+        assert!(fields.to_string().contains("[2, 3], but the model has [4, 5]"), "{fields}");
+    }
 }
 
 #[test]
