@@ -54,8 +54,8 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
     let inits = ValueKind::Word(&["glorot", "he", "pytorch"]);
     let rank = "numbers of a feature's vector; with ffm it has one for each field";
     let hidden = "outputs of the layers of the perceptron before the last, which has one";
-    let numbers = "what the numbers of a table are to the perceptron: inputs as they are, or values \
-                   that multiply the vectors of their columns";
+    let numbers = "what the numbers of a table are to the perceptron: inputs as they are, or \
+                   values that multiply the vectors of their columns";
     let dense = "update every parameter at every step, not only those that a batch touches";
     let min_count = "the update that gives a feature its numbers, counted among those whose \
                      batches have the feature; before, it counts as zero";
