@@ -188,7 +188,10 @@ def programs(kind, data, args):
                "PyTorch, batch 256": torch(model="fm", batch=256, threads=1),
                "PyTorch, batch 4,096": torch(model="fm", batch=4096, threads=1)},
         "ffm": {"libffm, 2 threads": lambda: run_libffm(data, args, ["--in-memory", "-s", "2"])},
-        "deepfm": {"PyTorch, 2 threads": torch(model="deepfm", batch=256, threads=2)},
+        "deepfm": {"PyTorch, 2 threads": torch(model="deepfm", batch=256, threads=2),
+                   "PyTorch, 2 threads, Paceline's settings": torch(
+                       model="deepfm", batch=256, threads=2, initial=100, rate=0.05,
+                       deviation=0.03)},
     }[kind]
     return ours_of | theirs
 
@@ -264,7 +267,7 @@ def train_torch(settings):
             super().__init__()
             weight = torch.empty(settings["features"], 1 + rank)
             weight[:, 0] = 0.0
-            weight[:, 1:].normal_(0.0, 0.01)
+            weight[:, 1:].normal_(0.0, settings.get("deviation", 0.01))
             self.table = nn.Embedding.from_pretrained(weight, freeze=False, sparse=True)
             self.bias = nn.Parameter(torch.zeros(1))
             self.deep = deep and nn.Sequential(
@@ -281,8 +284,18 @@ def train_torch(settings):
 
     model = Machine(settings["model"] == "deepfm")
     dense = [value for name, value in model.named_parameters() if name != "table.weight"]
-    optimizers = [torch.optim.Adagrad([model.table.weight], lr=0.05),
-                  torch.optim.Adam(dense, lr=0.001)]
+    if "initial" in settings:
+        # One AdaGrad for all, with Paceline's rate and sums, and no biases to start with.
+        with torch.no_grad():
+            for name, value in model.named_parameters():
+                if name.endswith("bias"):
+                    value.zero_()
+        optimizers = [torch.optim.Adagrad(
+            model.parameters(), lr=settings["rate"], eps=1e-8,
+            initial_accumulator_value=settings["initial"] / batch**2)]
+    else:
+        optimizers = [torch.optim.Adagrad([model.table.weight], lr=0.05),
+                      torch.optim.Adam(dense, lr=0.001)]
     loss_of = nn.BCEWithLogitsLoss()
     keys, labels = load("train")
     start, start_cpu = time.perf_counter(), time.process_time()

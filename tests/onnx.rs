@@ -179,12 +179,13 @@ fn numbers_and_vocabularies_of_a_table_are_in_the_graph() {
                    city={as=\"category\", min_count=3}, buys=\"label\"}";
     let network = "model.layers=[{kind=\"flatten\"}, {kind=\"dense\", size=5}, {kind=\"tanh\"}, \
                    {kind=\"dense\", size=\"classes\"}]";
-    let models: [&[&str]; 7] = [
+    let models: [&[&str]; 8] = [
         &["model.kind=sparse-softmax"],
         &["model.kind=logistic"],
         &["model.kind=fm", "model.rank=3"],
         &["model.kind=ffm", "model.rank=3"],
         &["model.kind=deepfm", "model.rank=3", "model.hidden=[6, 4]", "model.dropout=0.2"],
+        &["model.kind=wide-deep", "model.rank=2", "model.hidden=[5]", "model.numbers=vectors"],
         &["model.kind=softmax"],
         &["model.kind=network", network],
     ];

@@ -83,7 +83,7 @@ fn trained(model: &str) -> (Sandbox, RunFolder) {
 
 #[test]
 fn a_table_is_answered_with_its_ids_and_evaluated_to_the_figures_of_the_trainer() {
-    for model in ["model.kind=logistic", "model.kind=softmax"] {
+    for model in ["model.kind=logistic", "model.kind=softmax", "model.kind=deepfm"] {
         let (sandbox, run) = trained(model);
         let printed = sandbox.ok(&["predict", "run", "test.csv"]).stdout;
         let lines: Vec<_> = printed.lines().collect();

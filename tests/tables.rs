@@ -94,6 +94,49 @@ fn every_mode_and_every_model_learns_a_table() {
 }
 
 #[test]
+fn numbers_are_inputs_of_a_perceptron_with_equal_bits_in_every_exact_mode() {
+    let model = ["model.kind=deepfm", "model.rank=3", "model.hidden=[8]"];
+    let settings = [&model[..], &JOB[..2], &["train.stop={epochs=4}"]].concat();
+    let sandbox = sandbox();
+    let single = sandbox.train("single", &settings);
+    assert_says(&saved_job(&single), &["numbers = \"inputs\""]);
+    let one = [&settings[..], &["cluster.workers=1", "cluster.servers=2"]].concat();
+    let sync = sandbox.train_cluster("sync", "sync", &one);
+    assert!(single.model() == sync.model(), "the bytes of single and sync differ");
+    let two = [&settings[..], &["cluster.workers=2"]].concat();
+    let sync = sandbox.train_cluster("two", "sync", &two);
+    let mirrored = sandbox.train_cluster("mirrored", "mirrored", &two);
+    assert!(sync.model() == mirrored.model(), "the bytes of sync and mirrored differ");
+
+    let tensor = |run: &RunFolder| {
+        let model = run.model();
+        let tensors = safetensors::SafeTensors::deserialize(&model).unwrap();
+        tensors.tensor("hidden.0.weight").unwrap().shape().to_vec()
+    };
+    // Columns with features: age, hours, city, job and gain; three of them are numbers.
+    assert_eq!(tensor(&single), [8, 5 * 3 + 3]);
+    let vectors = [&settings[..], &["model.numbers=vectors"]].concat();
+    let vectors = sandbox.train("vectors", &vectors);
+    assert_eq!(tensor(&vectors), [8, 5 * 3]);
+    for run in [&single, &sync, &vectors] {
+        assert!(test_loss(run) < 0.6, "{}", test_loss(run));
+    }
+    let printed = sandbox.fails(
+        2,
+        &[
+            "train",
+            "--set",
+            "data.path=people.csv",
+            "--set",
+            "model.kind=ffm",
+            "--set",
+            "model.numbers=inputs",
+        ],
+    );
+    assert_says(&printed, &["model.numbers applies only with model.kind = \"deepfm\""]);
+}
+
+#[test]
 fn a_description_that_is_pasted_trains_the_same_model() {
     let sandbox = sandbox();
     let described = sandbox.ok(&["data", "describe", "people.csv"]).stdout;

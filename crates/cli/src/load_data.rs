@@ -50,8 +50,10 @@ pub(crate) fn data_shape(
         DataKind::Table(spec) => {
             let featurizer = table_featurizer(spec, display)?;
             check_classes(plan, &featurizer)?;
-            let (planes, fields) = ([1, 1, featurizer.features()], featurizer.field_starts().len());
-            DataShape { fields, ..DataShape::new(planes, featurizer.classes().len()) }
+            let (planes, map) = ([1, 1, featurizer.features()], featurizer.fields());
+            let (fields, number_fields) = (map.len(), map.numbers());
+            let shape = DataShape::new(planes, featurizer.classes().len());
+            DataShape { fields, number_fields, ..shape }
         }
         kind => DataShape::new(example_planes(plan)?, kind.classes().unwrap_or_default()),
     };

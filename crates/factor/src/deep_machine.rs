@@ -8,6 +8,7 @@ use paceline_model::{
 };
 
 use crate::factorization::{FmShape, RowEntries};
+use crate::split_row::{RowNumber, SplitRow};
 
 /// Examples that go forward and backward together.
 const BLOCK: usize = 256;
@@ -19,8 +20,11 @@ const DEVIATION: f32 = 0.03;
 pub struct DeepShape {
     /// The number of features.
     pub features: usize,
-    /// The number of fields; the perceptron has inputs for each.
+    /// The number of fields whose features have vectors; the perceptron has inputs for each.
     pub fields: usize,
+    /// The number of fields after them. Each has one feature, whose value is an input of the
+    /// perceptron as it is; a row without it has the input 0.
+    pub numbers: usize,
     /// The length of a feature's vector.
     pub rank: usize,
     /// The outputs of each of the perceptron's layers before the last.
@@ -29,11 +33,18 @@ pub struct DeepShape {
     pub has_pairs: bool,
 }
 
+impl DeepShape {
+    /// The number of the perceptron's inputs.
+    pub fn inputs(&self) -> usize {
+        self.fields * self.rank + self.numbers
+    }
+}
+
 /// DeepFM (Guo et al., 2017), or a wide and deep model (Cheng et al., 2016), of two classes: the
 /// score of a row is that of a factorization machine, or of a linear model, and of a perceptron
 /// with ReLU on the same vectors. The perceptron's input has a part for each field: the sum of the
-/// vectors of the row's features in it, each times its value. Rows must have
-/// [fields](Batch::with_fields).
+/// vectors of the row's features in it, each times its value. Then come the numbers, which have a
+/// linear weight, but neither a vector nor pairs. Rows must have [fields](Batch::with_fields).
 ///
 /// Its tensors are `factors` (`[features, 1 + rank]`: each feature's linear weight, then its
 /// vector), then a weight and a bias for each layer: `hidden.0.weight` and so on, and
@@ -55,19 +66,20 @@ pub struct DeepMachine {
     /// The sum of each row's vectors.
     sums: Vec<f32>,
     scores: Vec<f32>,
+    split: SplitRow,
 }
 
 impl DeepMachine {
     /// A model of these sizes.
     ///
     /// # Panics
-    /// If one of them is zero.
+    /// If one of them is zero, but that of the numbers.
     pub fn new(shape: DeepShape) -> Self {
         let DeepShape { features, fields, rank, hidden, .. } = &shape;
         let sizes = [features, fields, rank].into_iter().chain(hidden);
         assert!(sizes.into_iter().all(|&size| size > 0), "a size is zero: {shape:?}");
         let pairs = FmShape { rank: *rank };
-        let (mut dense, mut layers, mut inputs) = (Layout::new(), Vec::new(), fields * rank);
+        let (mut dense, mut layers, mut inputs) = (Layout::new(), Vec::new(), shape.inputs());
         for (number, &outputs) in hidden.iter().enumerate() {
             let name = format!("hidden.{number}");
             layers.push(DenseLayer::relu(&mut dense, &name, inputs, outputs));
@@ -79,8 +91,9 @@ impl DeepMachine {
         for tensor in dense.tensors() {
             layout.push(&tensor.name, &tensor.shape, tensor.group);
         }
-        let (dropout, embedded, sums, scores) = Default::default();
-        Self { shape, pairs, layout, layers, dense, offset: 0.0, dropout, embedded, sums, scores }
+        let (offset, dropout, split) = Default::default();
+        let (embedded, sums, scores) = Default::default();
+        Self { shape, pairs, layout, layers, dense, offset, dropout, embedded, sums, scores, split }
     }
 
     /// The same model with dropout: training leaves out each output of a hidden layer with the
@@ -118,8 +131,9 @@ impl DeepMachine {
     /// without.
     fn forward(&mut self, params: &[f32], block: Batch<'_>, draw: Option<u64>) {
         let dense = &params[self.dense_at(params.len())..];
-        let (pairs, has_pairs, rank) = (self.pairs, self.shape.has_pairs, self.shape.rank);
-        let inputs = self.shape.fields * rank;
+        let (pairs, inputs) = (self.pairs, self.shape.inputs());
+        let DeepShape { fields, numbers, rank, has_pairs, .. } = self.shape;
+        let split = &mut self.split;
         self.embedded.clear();
         self.embedded.resize(block.len() * inputs, 0.0);
         self.sums.resize(block.len() * rank, 0.0);
@@ -130,10 +144,21 @@ impl DeepMachine {
             || {
                 let places = embedded.chunks_exact_mut(inputs).zip(sums.chunks_exact_mut(rank));
                 for (row, (embedded, sums)) in block.sparse_rows().zip(places) {
+                    let all = row;
+                    let (row, of_row) = match numbers {
+                        0 => (row, &[][..]),
+                        _ => split.split(row, fields),
+                    };
+                    of_row.iter().for_each(|number| {
+                        embedded[fields * rank + number.at] += number.value;
+                    });
                     let entries = RowEntries { params, places: row.keys, values: row.values };
                     // The sums are needed only for pairs, whose score they also are.
                     let score = pairs.score_here(entries, sums);
-                    scores.push(if has_pairs { score } else { linear(&row, params, rank) });
+                    scores.push(match has_pairs {
+                        true => score + linear_numbers(of_row, params, rank),
+                        false => linear(&all, params, rank),
+                    });
                     for_each_field(&row, rank, |entry, part, value| {
                         let vector = &params[entry + 1..][..rank];
                         let sums = &mut embedded[part..part + rank];
@@ -187,6 +212,12 @@ fn leave_out(mask: DropoutMask, draw: u64, layer: &mut DenseLayer) {
 #[inline(always)]
 fn linear(row: &Row<'_>, params: &[f32], rank: usize) -> f32 {
     row.dot_with(|key| params[key as usize * (1 + rank)])
+}
+
+/// What the linear weights of numbers add to a score.
+#[inline(always)]
+fn linear_numbers(numbers: &[RowNumber], params: &[f32], rank: usize) -> f32 {
+    numbers.iter().map(|number| number.value * params[number.key as usize * (1 + rank)]).sum()
 }
 
 /// Calls `visit` with where the entry of each of a row's keys begins, where its field's part of the
@@ -248,14 +279,22 @@ impl Model for DeepMachine {
         let (grad, dense_grad) = grad.split_at_mut(at);
         self.backward(&params[at..], block.draw, dense_grad);
 
-        let (pairs, has_pairs, rank) = (self.pairs, self.shape.has_pairs, self.shape.rank);
-        let inputs = self.shape.fields * rank;
+        let (pairs, inputs) = (self.pairs, self.shape.inputs());
+        let DeepShape { fields, numbers, rank, has_pairs, .. } = self.shape;
+        let split = &mut self.split;
         let (embedded, sums, deltas) = (&self.embedded, &self.sums, &self.scores);
         each(
             #[inline(always)]
             || {
                 let places = embedded.chunks_exact(inputs).zip(sums.chunks_exact(rank));
                 for ((row, (slopes, sums)), &delta) in block.sparse_rows().zip(places).zip(deltas) {
+                    let (row, of_row) = match numbers {
+                        0 => (row, &[][..]),
+                        _ => split.split(row, fields),
+                    };
+                    of_row.iter().for_each(|number| {
+                        grad[number.key as usize * (1 + rank)] += delta * number.value;
+                    });
                     let entries = RowEntries { params, places: row.keys, values: row.values };
                     if has_pairs {
                         pairs.add_gradient_here(entries, sums, delta, grad);
@@ -329,7 +368,7 @@ impl SparseModel for DeepMachine {
     }
 
     fn fields(&self) -> usize {
-        self.shape.fields
+        self.shape.fields + self.shape.numbers
     }
 }
 

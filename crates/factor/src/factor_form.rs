@@ -71,11 +71,11 @@ impl FactorForm {
         match self {
             FactorForm::Fm { .. } | FactorForm::Softmax { .. } => 0,
             FactorForm::Ffm { fields, .. } => *fields,
-            FactorForm::Deep(shape) => shape.fields,
+            FactorForm::Deep(shape) => shape.fields + shape.numbers,
         }
     }
 
-    /// The sizes, all of which must be above zero.
+    /// The sizes that must be above zero.
     pub fn sizes(&self) -> Vec<usize> {
         match self {
             FactorForm::Fm { features, rank } => vec![*features, *rank],
@@ -108,12 +108,12 @@ impl FactorForm {
             FactorForm::Ffm { features, fields, rank } => {
                 wide(*features) * entry(*fields, *rank) + 1
             }
-            FactorForm::Deep(DeepShape { features, fields, rank, hidden, .. }) => {
+            FactorForm::Deep(DeepShape { features, fields, numbers, rank, hidden, .. }) => {
                 let layers = hidden.iter().map(|&size| wide(size)).chain([1]);
-                let (dense, _) = layers
-                    .fold((0, wide(*fields) * wide(*rank)), |(sum, inputs), outputs| {
-                        (sum + outputs * (inputs + 1), outputs)
-                    });
+                let inputs = wide(*fields) * wide(*rank) + wide(*numbers);
+                let (dense, _) = layers.fold((0, inputs), |(sum, inputs), outputs| {
+                    (sum + outputs * (inputs + 1), outputs)
+                });
                 wide(*features) * entry(1, *rank) + dense
             }
         }

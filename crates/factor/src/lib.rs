@@ -12,6 +12,7 @@ mod factor_form;
 mod factor_machine;
 mod factorization;
 mod sparse_softmax;
+mod split_row;
 
 pub use deep_machine::{DeepMachine, DeepShape};
 pub use factor_form::FactorForm;

@@ -16,9 +16,11 @@ const ROWS: usize = 6;
 fn losses_and_gradients_agree_with_pytorch() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("golden/deep.json")).unwrap();
     for case in cases {
+        let numbers = case["numbers"].as_u64().unwrap() as usize;
         let shape = DeepShape {
             features: FEATURES,
-            fields: FIELDS,
+            fields: FIELDS - numbers,
+            numbers,
             rank: 3,
             hidden: vec![5, 3],
             has_pairs: case["pairs"].as_bool().unwrap(),

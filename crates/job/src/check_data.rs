@@ -10,7 +10,7 @@ use paceline_table::{FormatChoice, TableSpec};
 
 use super::check::JobChecker;
 use super::factor_plan::FactorPlan;
-use super::model_keys::{SPARSE, WITH_FIELDS};
+use super::model_keys::{DEEP, DENSE_NUMBERS, SPARSE, WITH_FIELDS};
 use super::plan::{DataKind, ValidationPlan};
 use super::value::JobValue;
 
@@ -83,6 +83,12 @@ impl JobChecker<'_> {
     /// Whether the model needs to know the fields of a row's features.
     fn uses_fields(&self) -> bool {
         WITH_FIELDS.contains(&self.job.word("model.kind").as_str())
+    }
+
+    /// Whether the model takes the numbers of a table as they are.
+    fn uses_number_fields(&mut self) -> bool {
+        let is_deep = DEEP.contains(&self.job.word("model.kind").as_str());
+        is_deep && self.text("model.numbers") == DENSE_NUMBERS
     }
 
     fn rows(&mut self, kind: SparseKind, path: Option<PathBuf>) -> SparseSpec {
@@ -186,6 +192,7 @@ impl JobChecker<'_> {
             crosses: self.crosses(),
             bits: self.whole("data.bits") as u32,
             with_fields: self.uses_fields(),
+            number_fields: self.uses_number_fields(),
             on_bad: self.on_bad(),
             hold_out: self.optional("data.hold_out", count),
             split: self.split(),

@@ -11,12 +11,14 @@ pub struct DataShape {
     pub classes: usize,
     /// Number of fields of sparse rows; 0 if they are not stored.
     pub fields: usize,
+    /// How many of the last fields hold a single number each.
+    pub number_fields: usize,
 }
 
 impl DataShape {
     /// The shape of examples without fields.
     pub fn new(planes: [usize; 3], classes: usize) -> Self {
-        Self { planes, classes, fields: 0 }
+        Self { planes, classes, fields: 0, number_fields: 0 }
     }
 
     /// Number of values of an example.
@@ -26,7 +28,7 @@ impl DataShape {
 
     /// The shape of sparse rows of two classes.
     pub fn of_rows(features: usize, fields: usize) -> Self {
-        Self { planes: [1, 1, features], classes: 2, fields }
+        Self { planes: [1, 1, features], classes: 2, fields, number_fields: 0 }
     }
 }
 
@@ -39,7 +41,8 @@ pub fn shape_of(data: &TrainingData) -> DataShape {
         TrainingData::Examples(set) => DataShape::new(set.train.shape(), set.train.classes()),
         TrainingData::Rows(set) => {
             let shape = DataShape::of_rows(set.train.features(), set.train.fields());
-            DataShape { classes: set.train.classes(), ..shape }
+            let (classes, number_fields) = (set.train.classes(), set.train.number_fields());
+            DataShape { classes, number_fields, ..shape }
         }
     }
 }

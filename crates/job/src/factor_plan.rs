@@ -33,7 +33,9 @@ impl FactorPlan {
             Self::SOFTMAX => FactorForm::Softmax { features, classes: shape.classes },
             name => {
                 let (hidden, has_pairs) = (self.hidden.clone(), name == "deepfm");
-                FactorForm::Deep(DeepShape { features, fields, rank, hidden, has_pairs })
+                let numbers = shape.number_fields;
+                let fields = fields - numbers;
+                FactorForm::Deep(DeepShape { features, fields, numbers, rank, hidden, has_pairs })
             }
         }
     }

@@ -21,6 +21,8 @@ pub(super) const FACTORS: &[&str] = &["fm", "ffm", "deepfm", "wide-deep"];
 pub(super) const WITH_FIELDS: &[&str] = &["ffm", "deepfm", "wide-deep"];
 /// Those of them that have a perceptron.
 pub(super) const DEEP: &[&str] = &["deepfm", "wide-deep"];
+/// The numbers of a table are inputs of the perceptron themselves.
+pub(super) const DENSE_NUMBERS: &str = "inputs";
 /// Numbers of a vector.
 pub(super) const RANK: ValueKind = ValueKind::Whole { min: 1, max: 1_024 };
 /// Updates before a feature has numbers.
@@ -52,6 +54,8 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
     let inits = ValueKind::Word(&["glorot", "he", "pytorch"]);
     let rank = "numbers of a feature's vector; with ffm it has one for each field";
     let hidden = "outputs of the layers of the perceptron before the last, which has one";
+    let numbers = "what the numbers of a table are to the perceptron: inputs as they are, or \
+                   values that multiply the vectors of their columns";
     let dense = "update every parameter at every step, not only those that a batch touches";
     let min_count = "the update that gives a feature its numbers, counted among those whose \
                      batches have the feature; before, it counts as zero";
@@ -78,6 +82,9 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
             .with(MODEL, FACTORS),
         key("model.min_count", COUNTS, "1", min_count).with(MODEL, FACTORS),
         optional("model.evict_after", PERIOD, evict_after).with(MODEL, FACTORS),
+        key("model.numbers", ValueKind::Word(&[DENSE_NUMBERS, "vectors"]), "\"inputs\"", numbers)
+            .with(MODEL, DEEP)
+            .with(kind, &["table"]),
         key("model.hidden", ValueKind::Sizes { max: 65_536 }, "[64, 32]", hidden).with(MODEL, DEEP),
     ]
 }

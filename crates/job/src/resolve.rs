@@ -12,6 +12,7 @@ use super::column_path::split_column;
 use super::key_spec::{DefaultCase, DefaultCondition, ValueKind};
 use super::layer_path::{LAYERS, layer_of};
 use super::layers::UsedKey;
+use super::model_keys::DEEP;
 use super::problem::SettingOrigin;
 use super::raw::{JobEntry, PlacedTasks, RawJob, TaskSource};
 use super::schema::{FILES, KEYS, find_key};
@@ -326,6 +327,20 @@ impl RawJob {
             && !is_set(self, "data.test_path");
         if keeps {
             self.set("data.split=plain");
+        }
+        keeps
+    }
+
+    /// Lets the numbers of a table multiply vectors, as in an earlier run with the job `earlier` of
+    /// a version without `model.numbers`. Returns whether the job is changed.
+    pub fn keep_numbers_of(&mut self, earlier: &RawJob) -> bool {
+        let is_set = |job: &RawJob| job.entries.contains_key("model.numbers");
+        let keeps = DEEP.contains(&self.word("model.kind").as_str())
+            && self.word("data.kind") == "table"
+            && !is_set(self)
+            && !is_set(earlier);
+        if keeps {
+            self.set("model.numbers=vectors");
         }
         keeps
     }

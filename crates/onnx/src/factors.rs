@@ -12,7 +12,7 @@ use crate::graph::Graph;
 use crate::schema::{Attribute, Dimension, ElementType};
 
 /// The names of this file's nodes, which no column may have.
-pub(crate) const FACTOR_NAMES: [&str; 42] = [
+pub(crate) const FACTOR_NAMES: [&str; 53] = [
     "fields",
     "field_of_key",
     "fields_of_keys",
@@ -54,6 +54,17 @@ pub(crate) const FACTOR_NAMES: [&str; 42] = [
     "own_vectors",
     "all_products",
     "embedded",
+    "first_field",
+    "first_number",
+    "last_number",
+    "is_vector_field",
+    "has_vector",
+    "used_vectors",
+    "all_embedded",
+    "vector_inputs",
+    "sums_of_values",
+    "numbers",
+    "number_inputs",
     "output.out",
 ];
 
@@ -70,7 +81,7 @@ pub(crate) fn add_factors(
         FactorForm::Softmax { .. } => add_sparse_softmax(graph, rows),
         FactorForm::Fm { .. } => {
             add_entries(graph, rows);
-            add_pairs(graph);
+            add_pairs(graph, "vectors");
             add_scores(graph, "pair_scores", "bias")
         }
         FactorForm::Ffm { fields, rank, .. } => {
@@ -81,12 +92,13 @@ pub(crate) fn add_factors(
         }
         FactorForm::Deep(shape) => {
             add_entries(graph, rows);
-            add_fields(graph, model, shape.fields, rows, notes);
-            let output = add_perceptron(graph, shape);
+            add_fields(graph, model, form.fields(), rows, notes);
+            let (vectors, inputs) = add_inputs(graph, shape);
+            let output = add_perceptron(graph, shape, &inputs);
             if !shape.has_pairs {
                 return graph.node("Add", &["linear_scores", &output], "row_scores", &[]);
             }
-            add_pairs(graph);
+            add_pairs(graph, &vectors);
             add_scores(graph, "pair_scores", &output)
         }
     }
@@ -118,11 +130,11 @@ fn add_entries(graph: &mut Graph, rows: &RowFeatures) {
 
 /// What pairs add to the score of a factorization machine: half of the square of the sum of all
 /// vectors, less the sum of their squares.
-fn add_pairs(graph: &mut Graph) {
+fn add_pairs(graph: &mut Graph, vectors: &str) {
     let drop = [("keepdims", Attribute::Int(0))];
-    graph.node("ReduceSum", &["vectors", "key_axis"], "vector_sums", &drop);
+    graph.node("ReduceSum", &[vectors, "key_axis"], "vector_sums", &drop);
     graph.node("Mul", &["vector_sums", "vector_sums"], "squared_sums", &[]);
-    graph.node("Mul", &["vectors", "vectors"], "squared_vectors", &[]);
+    graph.node("Mul", &[vectors, vectors], "squared_vectors", &[]);
     graph.node("ReduceSum", &["squared_vectors", "key_axis"], "squares", &drop);
     graph.node("Sub", &["squared_sums", "squares"], "twice_pairs", &[]);
     let keep = [("keepdims", Attribute::Int(1))];
@@ -145,8 +157,8 @@ fn add_fields(
     notes: &mut Vec<String>,
 ) {
     let of_keys = if let Some(table) = model.table_featurizer() {
-        let starts = table.field_starts();
-        let field_of = |key: u32| starts.partition_point(|&start| start <= key).max(1) as i64 - 1;
+        let map = table.fields();
+        let field_of = |key: u32| i64::from(map.field_of(key));
         let all: Vec<i64> = (0..table.features() as u32).map(field_of).collect();
         graph.ints("field_of_key", &all);
         graph.node("Gather", &["field_of_key", &rows.keys], "fields_of_keys", &[])
@@ -194,11 +206,40 @@ fn add_field_pairs(graph: &mut Graph, fields: i64, rank: i64) {
     halve_pairs(graph);
 }
 
-/// The perceptron on the vectors of each field. Returns its output, `[N, 1]`.
-fn add_perceptron(graph: &mut Graph, shape: &DeepShape) -> String {
-    graph.node("MatMul", &["by_field", "vectors"], "embedded", &[]);
+/// The vectors of a row's keys and the inputs of the perceptron: the sums of the vectors of each
+/// field and, after them, the numbers, whose keys have no vectors.
+fn add_inputs(graph: &mut Graph, shape: &DeepShape) -> (String, String) {
     let flat = [("axis", Attribute::Int(1))];
-    let mut last = graph.node("Flatten", &["embedded"], "perceptron_inputs", &flat);
+    if shape.numbers == 0 {
+        graph.node("MatMul", &["by_field", "vectors"], "embedded", &[]);
+        let inputs = graph.node("Flatten", &["embedded"], "perceptron_inputs", &flat);
+        return ("vectors".to_owned(), inputs);
+    }
+    let (fields, all) = (shape.fields as i64, (shape.fields + shape.numbers) as i64);
+    graph.ints("first_field", &[0]);
+    graph.ints("first_number", &[fields]);
+    graph.ints("last_number", &[all]);
+    let parts = ["is_field", "first_field", "first_number", "entry_axis"];
+    graph.node("Slice", &parts, "is_vector_field", &[]);
+    let keep = [("keepdims", Attribute::Int(1))];
+    graph.node("ReduceSum", &["is_vector_field", "entry_axis"], "has_vector", &keep);
+    let vectors = graph.node("Mul", &["vectors", "has_vector"], "used_vectors", &[]);
+    graph.node("MatMul", &["by_field", &vectors], "all_embedded", &[]);
+    let parts = ["all_embedded", "first_field", "first_number", "key_axis"];
+    graph.node("Slice", &parts, "embedded", &[]);
+    graph.node("Flatten", &["embedded"], "vector_inputs", &flat);
+    graph.node("MatMul", &["by_field", "entry_values"], "sums_of_values", &[]);
+    let parts = ["sums_of_values", "first_number", "last_number", "key_axis"];
+    graph.node("Slice", &parts, "numbers", &[]);
+    graph.node("Flatten", &["numbers"], "number_inputs", &flat);
+    let inputs =
+        graph.node("Concat", &["vector_inputs", "number_inputs"], "perceptron_inputs", &flat);
+    (vectors, inputs)
+}
+
+/// The perceptron on its inputs. Returns its output, `[N, 1]`.
+fn add_perceptron(graph: &mut Graph, shape: &DeepShape, inputs: &str) -> String {
+    let mut last = inputs.to_owned();
     let transposed = [("transB", Attribute::Int(1))];
     for layer in 0..shape.hidden.len() {
         let name = format!("hidden.{layer}");

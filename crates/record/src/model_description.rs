@@ -236,8 +236,11 @@ pub enum ModelForm {
     Deep {
         /// Number of features.
         features: usize,
-        /// Number of fields.
+        /// Number of fields whose features have vectors.
         fields: usize,
+        /// Number of fields after them whose numbers are inputs of the perceptron.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        numbers: usize,
         /// The length of a feature's vector.
         rank: usize,
         /// The outputs of the layers before the last.
@@ -264,13 +267,19 @@ pub enum ModelForm {
     },
 }
 
+/// Whether the description can leave a number out.
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 impl From<FactorForm> for ModelForm {
     fn from(form: FactorForm) -> Self {
         match form {
             FactorForm::Fm { features, rank } => ModelForm::Fm { features, rank },
             FactorForm::Ffm { features, fields, rank } => ModelForm::Ffm { features, fields, rank },
-            FactorForm::Deep(DeepShape { features, fields, rank, hidden, has_pairs: pairs }) => {
-                ModelForm::Deep { features, fields, rank, hidden, pairs }
+            FactorForm::Deep(shape) => {
+                let DeepShape { features, fields, numbers, rank, hidden, has_pairs: pairs } = shape;
+                ModelForm::Deep { features, fields, numbers, rank, hidden, pairs }
             }
             FactorForm::Softmax { features, classes } => {
                 ModelForm::SparseSoftmax { features, classes }
@@ -299,9 +308,9 @@ impl ModelForm {
         Some(match *self {
             ModelForm::Fm { features, rank } => FactorForm::Fm { features, rank },
             ModelForm::Ffm { features, fields, rank } => FactorForm::Ffm { features, fields, rank },
-            ModelForm::Deep { features, fields, rank, ref hidden, pairs } => {
+            ModelForm::Deep { features, fields, numbers, rank, ref hidden, pairs } => {
                 let (hidden, has_pairs) = (hidden.clone(), pairs);
-                FactorForm::Deep(DeepShape { features, fields, rank, hidden, has_pairs })
+                FactorForm::Deep(DeepShape { features, fields, numbers, rank, hidden, has_pairs })
             }
             ModelForm::SparseSoftmax { features, classes } => {
                 FactorForm::Softmax { features, classes }

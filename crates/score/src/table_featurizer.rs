@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use paceline_data::DataError;
+use paceline_data::sparse::FieldMap;
 use paceline_table::{
     ColumnRole, EncodedRow, Featurizer, RecordFields, Records, RowEncoder, TextFormat,
 };
@@ -17,8 +18,8 @@ pub(crate) struct TableFeaturizer {
     featurizer: Arc<Featurizer>,
     /// Whether the model takes all features as a vector.
     is_dense: bool,
-    /// The first feature of each field, if the model needs fields.
-    field_starts: Vec<u32>,
+    /// The fields of features, if the model needs fields.
+    fields: FieldMap,
     needs_labels: bool,
     columns: Option<FileColumns>,
     row: EncodedRow,
@@ -36,9 +37,9 @@ struct FileColumns {
 
 impl TableFeaturizer {
     pub(crate) fn new(featurizer: Arc<Featurizer>, is_dense: bool, has_fields: bool) -> Self {
-        let field_starts = if has_fields { featurizer.field_starts() } else { Vec::new() };
+        let fields = if has_fields { featurizer.fields() } else { FieldMap::default() };
         let (needs_labels, row) = (false, EncodedRow::default());
-        Self { featurizer, is_dense, field_starts, needs_labels, columns: None, row }
+        Self { featurizer, is_dense, fields, needs_labels, columns: None, row }
     }
 
     /// Refuses rows without a label of the model. Otherwise labels are not looked at.
@@ -120,7 +121,7 @@ impl TextFeaturizer for TableFeaturizer {
         let is_dense = self.is_dense;
         let features = self.featurizer.features();
         let mut row = std::mem::take(&mut self.row);
-        let starts = std::mem::take(&mut self.field_starts);
+        let of_keys = std::mem::take(&mut self.fields);
         let columns = self.columns_of(chunk)?;
         let text = chunk.text();
         let mut records = Records::new(text, columns.format);
@@ -151,14 +152,13 @@ impl TextFeaturizer for TableFeaturizer {
             } else {
                 rows.block.push_row(&row.keys, &row.values, row.label);
             }
-            if !starts.is_empty() {
-                let field = |key: &u32| starts.partition_point(|start| start <= key) as u16 - 1;
-                rows.block.push_fields(row.keys.iter().map(field));
+            if !of_keys.is_empty() {
+                rows.block.push_fields(row.keys.iter().map(|&key| of_keys.field_of(key)));
             }
             rows.block.ids.extend(columns.ids.iter().map(id));
             rows.end_row(line);
         }
-        (self.row, self.field_starts) = (row, starts);
+        (self.row, self.fields) = (row, of_keys);
         Ok(())
     }
 }

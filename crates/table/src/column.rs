@@ -192,6 +192,11 @@ impl ColumnRole {
         }
     }
 
+    /// Whether the column is one number, after the feature of a missing one.
+    pub(crate) fn is_scaled_number(&self) -> bool {
+        matches!(self, ColumnRole::Number(scale) if !matches!(scale, NumberScale::Buckets { .. }))
+    }
+
     /// Bits of the column's hash, if it has one.
     pub(crate) fn hash_bits(&self) -> Option<u32> {
         match self {

@@ -4,15 +4,18 @@
 //! predictions read rows with the same description and the same code.
 
 use paceline_data::DataError;
-use paceline_data::sparse::MAX_FEATURES;
+use paceline_data::sparse::{FieldMap, MAX_FEATURES};
 use serde::{Deserialize, Serialize};
 
 use crate::column::{Column, ColumnRole, HASH_BITS};
 use crate::label::MOST_CLASSES;
 use crate::text_format::TextFormat;
 
-/// The version of the description. It changes when an older program would misread it.
-pub const FEATURIZER_VERSION: u32 = 1;
+/// The version of the description. It changes when an older program would misread it: version 2
+/// has fields of numbers.
+pub const FEATURIZER_VERSION: u32 = 2;
+/// The version of descriptions without fields of numbers, which older programs read.
+const PLAIN_VERSION: u32 = 1;
 /// The kind in the model file's metadata.
 pub const FEATURIZER_KIND: &str = "table";
 
@@ -52,6 +55,10 @@ pub struct Featurizer {
     pub columns: Vec<Column>,
     /// Combinations of columns.
     pub crosses: Vec<Cross>,
+    /// Whether each number of the table is a field of its own, for a model that takes it as it
+    /// is. What says that a number is missing stays in its column's field.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    number_fields: bool,
 }
 
 /// A combination of columns: each combination of their values is a feature.
@@ -73,10 +80,16 @@ impl Featurizer {
         columns: Vec<Column>,
         crosses: Vec<Cross>,
     ) -> Result<Self, DataError> {
-        let (version, kind) = (FEATURIZER_VERSION, FEATURIZER_KIND.to_owned());
-        let featurizer = Self { version, kind, format, columns, crosses };
+        let (version, kind) = (PLAIN_VERSION, FEATURIZER_KIND.to_owned());
+        let featurizer = Self { version, kind, format, columns, crosses, number_fields: false };
         featurizer.check().map_err(unusable)?;
         Ok(featurizer)
+    }
+
+    /// The same with a field of its own for each number that is not cut into buckets.
+    #[must_use]
+    pub fn with_number_fields(self) -> Self {
+        Self { version: FEATURIZER_VERSION, number_fields: true, ..self }
     }
 
     /// Reads a featuriser from a model file's metadata.
@@ -98,11 +111,12 @@ impl Featurizer {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.version != FEATURIZER_VERSION || self.kind != FEATURIZER_KIND {
+        let expected = if self.number_fields { FEATURIZER_VERSION } else { PLAIN_VERSION };
+        if self.version != expected || self.kind != FEATURIZER_KIND {
             let Self { version, kind, .. } = self;
             return Err(format!(
                 "its kind is {kind:?} and its version {version}; this program reads \
-                 {FEATURIZER_KIND:?} of version {FEATURIZER_VERSION}"
+                 {FEATURIZER_KIND:?} of the versions {PLAIN_VERSION} to {FEATURIZER_VERSION}"
             ));
         }
         let names: std::collections::HashSet<&str> =
@@ -167,13 +181,22 @@ impl Featurizer {
         widths.map(&mut first).collect()
     }
 
-    /// The first feature of each column and cross that has features: the fields of field-aware
-    /// models, in order.
-    pub fn field_starts(&self) -> Vec<u32> {
-        let widths = self.columns.iter().map(|column| column.role.width());
-        let widths = widths.chain(self.crosses.iter().map(|cross| 1 << cross.bits));
-        let firsts = self.first_features().into_iter().zip(widths);
-        firsts.filter(|(_, width)| *width > 0).map(|(first, _)| first).collect()
+    /// The fields of features, for models that tell fields apart: each column and each cross that
+    /// has features is one. If the numbers have fields of their own, they are the last.
+    pub fn fields(&self) -> FieldMap {
+        let mut ranges = Vec::new();
+        let firsts = self.first_features();
+        let (of_columns, of_crosses) = firsts.split_at(self.columns.len());
+        for (column, &first) in self.columns.iter().zip(of_columns) {
+            if column.role.width() > 0 {
+                ranges.push((first, false));
+            }
+            if self.number_fields && column.role.is_scaled_number() {
+                ranges.push((first + 1, true));
+            }
+        }
+        ranges.extend(of_crosses.iter().map(|&first| (first, false)));
+        FieldMap::new(ranges)
     }
 
     /// The name of each of these fields; a cross has those of its columns.

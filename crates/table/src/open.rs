@@ -52,6 +52,8 @@ pub struct TableSpec {
     pub bits: u32,
     /// Whether the field of each key is stored too: its column or cross.
     pub with_fields: bool,
+    /// Whether each number is a field of its own, for a model that takes it as it is.
+    pub number_fields: bool,
     /// What to do about bad rows.
     pub on_bad: OnBad,
     /// Test rows to hold out if there is no `test_path`.
@@ -75,6 +77,7 @@ impl TableSpec {
             crosses: Vec::new(),
             bits: 18,
             with_fields: false,
+            number_fields: false,
             on_bad: OnBad::Fail,
             hold_out: None,
             split: HoldOut::Stratified,
@@ -106,6 +109,9 @@ impl TableSpec {
         }
         for cross in &self.crosses {
             let _ = writeln!(text, "cross {cross:?}");
+        }
+        if self.number_fields {
+            text += "number fields\n";
         }
         text
     }
@@ -228,7 +234,8 @@ fn learn(
             read.map_err(interrupted)?;
         }
     }
-    Featurizer::new(*format, fit.finish(1 << spec.bits)?, crosses.clone())
+    let featurizer = Featurizer::new(*format, fit.finish(1 << spec.bits)?, crosses.clone())?;
+    Ok(if spec.number_fields { featurizer.with_number_fields() } else { featurizer })
 }
 
 /// How a table is written and how its columns are used.

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use paceline_data::sparse::{RowBlock, RowBlockParser, RowBlocks, RowReader, SparseRow};
+use paceline_data::sparse::{FieldMap, RowBlock, RowBlockParser, RowBlocks, RowReader, SparseRow};
 use paceline_data::{DataError, OnBad};
 use sha2::{Digest as _, Sha256};
 
@@ -37,8 +37,8 @@ impl RowReader for TableReader<'_> {
         format!("featurizer {digest}\n")
     }
 
-    fn field_starts(&self) -> Vec<u32> {
-        self.featurizer.field_starts()
+    fn fields(&self) -> FieldMap {
+        self.featurizer.fields()
     }
 
     fn open<'s>(

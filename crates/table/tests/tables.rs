@@ -7,7 +7,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use paceline_data::sparse::CachedRows;
+use paceline_data::sparse::{CachedRows, FieldMap};
 use paceline_data::{DataError, Examples, OnBad, OpenReport};
 use paceline_table::{
     CodeChoice, ColumnChoice, ColumnSpec, Featurizer, OpenTable, ScaleChoice, TableSpec,
@@ -135,7 +135,8 @@ fn buckets_lists_texts_and_crosses_become_features() {
     assert_eq!(found[0].1[..3], [1, 5, 6]);
     assert_eq!(found[2].1[..3], [2, 3, 7]);
     // Fields are the columns with features, then the crosses; the label is none.
-    assert_eq!(featurizer.field_starts(), [0, 3, 7, 24, 28]);
+    let starts = [0, 3, 7, 24, 28].map(|key| (key, false));
+    assert_eq!(featurizer.fields(), FieldMap::new(starts));
     assert!(table.rows.train.row(0).fields.is_empty());
     let with_fields = open(&TableSpec { with_fields: true, ..spec }).unwrap();
     let first = with_fields.rows.train.row(0);
@@ -151,6 +152,48 @@ fn buckets_lists_texts_and_crosses_become_features() {
     let cross = |row: usize| *found[row].1.last().unwrap();
     assert!((0..4).all(|row| (28..36).contains(&cross(row))));
     assert_ne!(cross(0), cross(1));
+}
+
+#[test]
+fn numbers_can_have_fields_of_their_own_after_those_of_the_columns() {
+    let dir = Tables::new();
+    // The last number is missing in every row but those of the test.
+    let text = "a,n,b,m,label\np,1.5,2,,0\nq,3,2,NA,1\np,,4,,1\nq,2,4,,0\n";
+    let path = dir.write("table.csv", text);
+    let raw = |name: &str| declare(name, ColumnChoice::Number(ScaleChoice::Raw));
+    let words = CodeChoice { min_count: Some(1), bits: None };
+    let spec = TableSpec {
+        columns: vec![
+            declare("a", ColumnChoice::Category(words)),
+            raw("n"),
+            declare("b", ColumnChoice::Number(ScaleChoice::Buckets(2))),
+            raw("m"),
+        ],
+        with_fields: true,
+        number_fields: true,
+        ..dir.spec(&path)
+    };
+    let table = open(&spec).unwrap();
+    // a: 4 features; n: missing and the number; b: missing and 2 buckets; m: as n.
+    let ranges = [(0, false), (4, false), (5, true), (6, false), (9, false), (10, true)];
+    let fields = table.featurizer.fields();
+    assert_eq!(fields, FieldMap::new(ranges));
+    assert_eq!((fields.len(), fields.numbers()), (6, 2));
+    let train = &table.rows.train;
+    assert_eq!((train.fields(), train.number_fields()), (6, 2), "no row has the last field");
+    let row = train.row(0);
+    assert_eq!((&row.keys[..], &row.values[..]), (&[2, 5, 7, 9][..], &[1.0, 1.5, 1.0, 1.0][..]));
+    assert_eq!(row.fields, [0, 4, 2, 3]);
+    let row = train.row(2);
+    assert_eq!((&row.keys[..], &row.fields[..]), (&[2, 4, 8, 9][..], &[0, 1, 2, 3][..]));
+    // Older programs would mistake the fields; they refuse the version.
+    let json = table.featurizer.to_json();
+    assert!(json.contains("\"version\":2") && json.contains("\"number_fields\":true"), "{json}");
+    assert_eq!(Featurizer::from_json(&json).unwrap(), *table.featurizer);
+    let plain = open(&TableSpec { number_fields: false, ..spec }).unwrap();
+    assert!(plain.featurizer.to_json().contains("\"version\":1"), "the same as before");
+    assert_eq!(plain.rows.train.row(0).fields, [0, 1, 2, 3]);
+    assert_eq!(plain.rows.train.number_fields(), 0);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use paceline_score::{
 use serde_json::{Value, json};
 
 use super::output::print;
-use super::read_job::{keep_split, read_job};
+use super::read_job::{keep_defaults, read_job};
 use super::trained_model::{load_trained, model_path, score_failure, test_set};
 use crate::Failure;
 use crate::data_display::DataDisplay;
@@ -121,7 +121,7 @@ fn evaluate_job(args: &EvaluateArgs, file: Option<PathBuf>) -> Result<Evaluated,
     let own = file.is_none().then_some(beside).filter(|beside| beside.is_file());
     let file = file.or_else(|| own.clone());
     let mut job = read_job(&JobArgs { file, settings: args.settings.clone() })?;
-    keep_split(&mut job, own.as_deref());
+    keep_defaults(&mut job, own.as_deref());
     let mut plan = job.check_for_test()?;
     if args.on_bad != OnBadName::Fail {
         plan.data.on_bad = OnBad::Skip;

@@ -30,7 +30,7 @@ use paceline_record::names::files;
 use paceline_record::{flush_lines, unfinished_files};
 
 use self::output::print;
-use self::read_job::{choose_model, keep_split, read_job};
+use self::read_job::{choose_model, keep_defaults, read_job};
 use self::run_path::{check_dir, check_run};
 use crate::Failure;
 use crate::bench;
@@ -118,7 +118,7 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
         save_standard_input(&mut job, &interrupt)?;
         choose_model(&mut job);
     }
-    keep_split(&mut job, resume.as_ref().map(|run| run.join(files::JOB)).as_deref());
+    keep_defaults(&mut job, resume.as_ref().map(|run| run.join(files::JOB)).as_deref());
     let page = args.watch.then(|| PageProcess::prepare(&args.page)).transpose()?.map(Arc::new);
     let watch = page.clone();
     let options = TrainOptions { run_dir, resume, checkpoint, quiet, place, watch, bare: false };

@@ -42,14 +42,19 @@ pub(super) fn choose_model(job: &mut RawJob) {
     }
 }
 
-/// Lets a job that continues an earlier run hold out the examples that the run held out. `earlier`
-/// is the run's own job.
-pub(super) fn keep_split(job: &mut RawJob, earlier: Option<&Path>) {
+/// Lets a job that continues an earlier run hold out the examples that the run held out, and use
+/// numbers as it did. `earlier` is the run's own job.
+pub(super) fn keep_defaults(job: &mut RawJob, earlier: Option<&Path>) {
     let Some(Ok(earlier)) = earlier.map(RawJob::read) else { return };
     if job.keep_split_of(&earlier) {
         write_line(
             "the run is from a version without data.split, so data.split is \"plain\": its test \
              examples stay the same",
+        );
+    }
+    if job.keep_numbers_of(&earlier) {
+        write_line(
+            "the run is from a version without model.numbers, so model.numbers is \"vectors\"",
         );
     }
 }

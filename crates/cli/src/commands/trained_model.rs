@@ -9,7 +9,7 @@ use paceline_record::names::files;
 use paceline_record::{ModelDescription, check_model_digest, model_file};
 use paceline_score::{ExampleInput, ExampleSource, ScoreError, TrainedModel};
 
-use super::read_job::{keep_split, read_job};
+use super::read_job::{keep_defaults, read_job};
 use super::run_path::check_exists;
 use crate::Failure;
 use crate::data_display::DataDisplay;
@@ -102,7 +102,7 @@ fn load_own_job(model: &Path) -> Result<(RawJob, Plan, TrainingData), OwnJobFail
     }
     let load = || -> Result<_, Failure> {
         let mut job = read_job(&JobArgs { file: Some(beside.clone()), settings: Vec::new() })?;
-        keep_split(&mut job, Some(&beside));
+        keep_defaults(&mut job, Some(&beside));
         let plan = job.check_for_test()?;
         let stop = StopSource { interrupt: Interrupt::default(), channel: None };
         let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;

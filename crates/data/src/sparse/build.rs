@@ -117,8 +117,8 @@ impl CacheBuild<'_> {
         let train_files = sources.train.len();
         match (reader, spec.kind) {
             (Some(reader), _) => {
-                let field_starts = spec.with_fields.then(|| reader.field_starts());
-                let rows = ReaderRows { train_files, field_starts };
+                let fields = spec.with_fields.then(|| reader.fields());
+                let rows = ReaderRows { train_files, fields };
                 self.run(resumed, &rows, |from, submit| self.read_blocks(reader, from, submit))
             }
             (None, SparseKind::Clicks) => {

@@ -75,12 +75,18 @@ fn open_request(
 ) -> Result<TrainTest<SparseRows>, DataError> {
     spec.check()?;
     let sources = find_source_files(spec)?;
+    let fields = reader.filter(|_| spec.with_fields).map(|reader| reader.fields().checked());
+    let fields = fields.transpose()?;
     let mut options = options(spec);
     options += &reader.map_or(String::new(), |reader| reader.options());
     let mut request = CacheRequest { spec, reader, sources, options, identity: String::new() };
     request.identity = request.current_identity()?;
-    let store = request.open(observer)?;
+    let mut store = request.open(observer)?;
     request.check_features(&store)?;
+    if let Some(fields) = fields {
+        // A field that no row has is a field of the source all the same.
+        (store.fields, store.number_fields) = (fields.len(), fields.numbers());
+    }
     request.split(store)
 }
 

@@ -8,6 +8,7 @@ use paceline_generate::{ClickRow, Clicks};
 use super::blocks::InputBlock;
 use super::collected_rows::CollectedRows;
 use super::example::FeatureNames;
+use super::field_map::FieldMap;
 use super::row::{RowBuffer, SparseRow, click_row};
 use super::row_reader::RowBlock;
 use super::segment::{SegmentHeader, SourcePosition};
@@ -82,8 +83,8 @@ pub(super) struct ReaderBlock {
 /// Parses blocks with the parsers of another crate.
 pub(super) struct ReaderRows {
     pub(super) train_files: usize,
-    /// The first key of each field, if rows are stored with fields.
-    pub(super) field_starts: Option<Vec<u32>>,
+    /// The fields of keys, if rows are stored with fields.
+    pub(super) fields: Option<FieldMap>,
 }
 
 impl RowCollector<ReaderBlock> for ReaderRows {
@@ -95,10 +96,10 @@ impl RowCollector<ReaderBlock> for ReaderRows {
     ) -> Result<SegmentHeader, ReadStop> {
         let (file, offset) = (block.file, block.rows.end_offset);
         let skipped = match &block.rows.parser {
-            Some(parser) => parser.parse(&block.rows, &mut |row| match &self.field_starts {
+            Some(parser) => parser.parse(&block.rows, &mut |row| match &self.fields {
                 None => rows.push(row),
-                Some(starts) => {
-                    fields_of(row.keys, starts, &mut buffer.fields);
+                Some(fields) => {
+                    fields.fields_of(row.keys, &mut buffer.fields);
                     rows.push(SparseRow { fields: &buffer.fields, ..row });
                 }
             })?,
@@ -111,18 +112,6 @@ impl RowCollector<ReaderBlock> for ReaderRows {
             ..SegmentHeader::default()
         })
     }
-}
-
-/// Finds the fields of rising keys; the keys of a field lie between its start and the next one.
-fn fields_of(keys: &[u32], starts: &[u32], fields: &mut Vec<u16>) {
-    let mut field = 0;
-    fields.clear();
-    fields.extend(keys.iter().map(|&key| {
-        while starts.get(field + 1).is_some_and(|&start| start <= key) {
-            field += 1;
-        }
-        field as u16
-    }));
 }
 
 /// Some rows to generate.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::field_map::FieldMap;
 use super::row::SparseRow;
 use crate::error::DataError;
 
@@ -17,10 +18,9 @@ pub trait RowReader {
     /// What else the rows depend on, a line for each: a cache with another identity is stale.
     fn identity(&self) -> String;
 
-    /// The first key of each field in ascending order, at most 65,536 of them, if the keys of a
-    /// field lie together; empty if rows have no fields.
-    fn field_starts(&self) -> Vec<u32> {
-        Vec::new()
+    /// The fields of keys; empty if rows have none.
+    fn fields(&self) -> FieldMap {
+        FieldMap::default()
     }
 
     /// Opens a file. `content` is the file unpacked; it counts progress and ends early with an

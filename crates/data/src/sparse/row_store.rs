@@ -37,6 +37,8 @@ pub(crate) struct RowStore {
     pub(crate) has_weights: bool,
     /// One more than the greatest field; 0 if rows have no fields.
     pub(crate) fields: usize,
+    /// How many of the last fields hold a single number each.
+    pub(crate) number_fields: usize,
     /// The index of the first feature in the source: 0 or 1.
     pub(crate) first_index: u32,
     /// A bit for each label that occurs in the training set, and in the test set.
@@ -137,6 +139,7 @@ impl RowStoreBuilder {
             has_values: self.has_values,
             has_weights: self.has_weights,
             fields: self.fields,
+            number_fields: 0,
             first_index: 0,
             labels: self.labels,
             segments: self.segments.into_boxed_slice(),

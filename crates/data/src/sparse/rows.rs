@@ -350,9 +350,15 @@ impl SparseRows {
         !self.store.has_values
     }
 
-    /// One more than the greatest field of the store's keys; 0 if rows are stored without fields.
+    /// One more than the greatest field of the store's keys, or the fields that the reader of its
+    /// source knows; 0 if rows are stored without fields.
     pub fn fields(&self) -> usize {
         self.store.fields
+    }
+
+    /// How many of the last fields hold a single number each ([`FieldMap`](super::FieldMap)).
+    pub fn number_fields(&self) -> usize {
+        self.store.number_fields
     }
 
     /// The number of rows of the source that could not be read and were left out, training and

@@ -13,9 +13,11 @@ from factorization import numbers
 FEATURES, FIELDS, RANK, HIDDEN, ROWS = 11, 4, 3, [5, 3], 6
 
 
-def case(has_pairs, salt):
+def case(has_pairs, salt, number_fields=0):
+    """The last fields are numbers, which the perceptron takes as they are."""
     sizes = [FEATURES * (1 + RANK)]
-    inputs = FIELDS * RANK
+    fields = FIELDS - number_fields
+    inputs = fields * RANK + number_fields
     for outputs in [*HIDDEN, 1]:
         sizes += [outputs * inputs, outputs]
         inputs = outputs
@@ -28,10 +30,10 @@ def case(has_pairs, salt):
     labels = torch.tensor([row % 2 for row in range(ROWS)], dtype=torch.float64)
     products = factors[keys] * values[:, :, None]
     score = products[:, :, 0].sum(1)
-    vectors = products[:, :, 1:]
+    vectors = products[:, :fields, 1:]
     if has_pairs:
         score = score + 0.5 * (vectors.sum(1) ** 2 - (vectors**2).sum(1)).sum(1)
-    deep = vectors.reshape(ROWS, FIELDS * RANK)
+    deep = torch.cat([vectors.reshape(ROWS, fields * RANK), values[:, fields:]], 1)
     layers = list(zip(parts[1::2], parts[2::2]))
     for number, (weight, bias) in enumerate(layers):
         deep = deep @ weight.reshape(len(bias), -1).T + bias
@@ -41,6 +43,7 @@ def case(has_pairs, salt):
     loss.backward()
     return {
         "pairs": has_pairs,
+        "numbers": number_fields,
         "salt": salt,
         "loss": round(loss.item(), 9),
         "grad": [round(number, 8) for number in params.grad.tolist()],
@@ -48,5 +51,5 @@ def case(has_pairs, salt):
 
 
 if __name__ == "__main__":
-    cases = [case(True, 3), case(False, 13)]
+    cases = [case(True, 3), case(False, 13), case(True, 23, 2), case(False, 33, 1)]
     print("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]")
