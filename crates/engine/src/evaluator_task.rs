@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use paceline_exchange::PeerRole;
 use paceline_net::LinkOutcome::{Done, Rewound};
 use paceline_observe::trace::{Op, PULL, SideTrack, Tracer};
-use paceline_observe::{PeerTraffic, Recorder, RunPosition, TestRecord, TraceEvent, pause_after};
+use paceline_observe::{
+    PeerTraffic, Recorder, RunPosition, TestRecord, TraceEvent, no_table, pause_after,
+};
 
 use crate::context::{NoteLevel, TaskContext};
 use crate::error::{TrainError, record_failure};
@@ -58,7 +60,7 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
         let step = link.global_step();
         trace.begin_step(step, &mut *recorder).map_err(record_failure)?;
         let traffic = |visit: &mut dyn FnMut(PeerTraffic)| link.for_each_peer(visit);
-        let position = RunPosition { global_step: step, traffic: &traffic };
+        let position = RunPosition { global_step: step, traffic: &traffic, table: &no_table };
         recorder.poll(&position).map_err(record_failure)?;
         if step >= next && Instant::now() >= pause {
             let test_start = Instant::now();

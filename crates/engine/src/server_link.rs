@@ -185,6 +185,10 @@ impl Link for ServerLink<'_> {
         }
     }
 
+    fn sent_key_bytes(&self) -> Option<u64> {
+        self.sparse.is_some().then(|| self.connections.key_bytes())
+    }
+
     fn request_stop(&mut self, reason: &str) -> Result<(), TrainError> {
         Ok(self.connections.request_stop(reason)?)
     }

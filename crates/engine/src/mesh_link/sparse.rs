@@ -7,11 +7,18 @@ use paceline_model::{Model, SparseModel};
 use paceline_net::{KeyedGradient, LinkError, LinkOutcome};
 use paceline_observe::{Phase, PhaseClock};
 
-use super::{MeshLink, MeshModel, MeshStart};
+use super::{MeshLink, MeshStart};
 use crate::error::TrainError;
 use crate::link::{PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::StepObserver;
 use crate::sparse::{check_room, empty_table};
+
+/// The model of a replica.
+#[derive(Clone, Copy)]
+pub(crate) enum MeshModel<'a> {
+    Dense(&'a dyn Model),
+    Sparse(&'a dyn SparseModel),
+}
 
 impl<'a> MeshModel<'a> {
     /// The sparse model if there is one, and otherwise the dense one.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use paceline_model::{ParamTable, SparseModel, TableMemory};
+use paceline_observe::TableUse;
 
 use crate::context::VisitPiece;
 use crate::error::TrainError;
@@ -30,6 +31,12 @@ pub(crate) fn empty_table(
 /// Fails if a key of the last updates has found no room in the table.
 pub(crate) fn check_room(table: &ParamTable) -> Result<(), TrainError> {
     table.check_room().map_err(TrainError::Settings)
+}
+
+/// How much a table holds.
+pub(crate) fn table_use(table: &ParamTable) -> TableUse {
+    let entries = table.entries().unwrap_or_else(|| table.keys().len());
+    TableUse { entries: entries as u64, bytes: table.used_bytes() }
 }
 
 /// Calls `visit` with all parameters of a table, a piece at a time.

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use paceline_exchange::{ChunkMarks, SlotMark};
 use paceline_model::{ParamTable, SparseModel, Table};
 use paceline_net::LinkOutcome;
-use paceline_observe::{Phase, PhaseClock};
+use paceline_observe::{Phase, PhaseClock, TableUse};
 
-use super::new_table::{check_room, empty_table, for_each_piece};
+use super::new_table::{check_room, empty_table, for_each_piece, table_use};
 use crate::checkpoint::{CheckpointWriter, ResumePoint};
 use crate::context::VisitPiece;
 use crate::error::TrainError;
@@ -159,6 +159,10 @@ impl Link for TableLink<'_> {
 
     fn global_step(&self) -> u64 {
         self.shared.steps.load(Ordering::Relaxed)
+    }
+
+    fn table_use(&self) -> Option<TableUse> {
+        Some(table_use(&self.shared.table))
     }
 
     fn request_stop(&mut self, _reason: &str) -> Result<(), TrainError> {

@@ -100,6 +100,11 @@ impl ServerConnections {
         self.peers.iter().map(ServerPeer::traffic)
     }
 
+    /// Bytes of the keys of all batches so far, as they are sent.
+    pub fn key_bytes(&self) -> u64 {
+        self.client.key_bytes()
+    }
+
     /// Pulls all parameters.
     pub fn pull(&mut self, observer: &mut impl LinkObserver) -> Result<LinkOutcome, LinkError> {
         if self.has_rewound {
