@@ -49,9 +49,9 @@ fn entries_in_memory_and_bytes_of_keys_are_in_the_curves_the_summary_and_the_rep
     let mirrored = sandbox.train_cluster("one/mirrored", "mirrored", &alone);
     let known = entries(&single);
     assert!(known > 100 && entries(&sync) == known && entries(&mirrored) == known, "{known}");
-    // Each entry has four numbers, and each possible key four bytes of the index.
+    // Each entry has four numbers with a state each, and each possible key a place in the index.
     let task = single.task("worker:0");
-    assert_eq!(task["entry_bytes"].as_u64(), Some(4 * 2_001 + 4 * 4 * known), "{task}");
+    assert_eq!(task["entry_bytes"].as_u64(), Some(4 * 2_001 + 4 * 8 * known), "{task}");
     let (one, two) = (single.task("worker:0"), sync.task("worker:0"));
     let figure = |task: &Value, name: &str| task[name].as_u64().unwrap();
     assert_eq!(figure(&one, "keys"), figure(&two, "keys"));
@@ -71,6 +71,21 @@ fn entries_in_memory_and_bytes_of_keys_are_in_the_curves_the_summary_and_the_rep
     let text = fs::read_to_string(sandbox.path("report/report.md")).unwrap();
     assert_says(&text, &["keys/step", "keys kB/step", "values kB/step", "entries", "entries MB"]);
     assert_says(&page, &["Keys and entries", "Entries in memory", "Keys per step", "Test AUC"]);
+}
+
+#[test]
+fn servers_share_the_bytes_of_a_perceptron_as_they_share_features() {
+    let sandbox = Sandbox::new();
+    let model = ["model.kind=deepfm", "model.rank=2", "model.hidden=[256, 64]"];
+    let shared = ["train.stop={steps=40}", "cluster.workers=1", "cluster.servers=2"];
+    let settings = [&CLICKS[..5], &model, &shared].concat();
+    let run = sandbox.train_cluster("run", "sync", &settings);
+    let received = ["ps:0", "ps:1"].map(|task| run.task(task)["received_bytes"].as_f64().unwrap());
+    let entries = ["ps:0", "ps:1"].map(|task| run.task(task)["entries"].as_f64().unwrap());
+    for [first, second] in [received, entries] {
+        let apart = (first - second).abs() / (first + second);
+        assert!(apart < 0.15, "{received:?} bytes, {entries:?} entries");
+    }
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn keys_of_a_step_and_their_bytes_are_recorded_in_place_and_over_servers() {
             assert_eq!(bytes.1, 4.0 * keys.1, "{mode}");
             // To a server the gaps between keys are sent, which take fewer bytes.
             let each = key_bytes.1 / keys.1;
-            let is_right = if mode == "sync" { 1.25 < each && each < 3.5 } else { each == 4.0 };
+            let is_right = if mode == "sync" { 1.0 < each && each < 3.5 } else { each == 4.0 };
             assert!(is_right, "{mode}: {each} bytes");
         }
     }

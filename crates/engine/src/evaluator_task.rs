@@ -46,7 +46,7 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
     let notify = |text: &str| context.waiting(Some(text));
     let mut watch = TestWatch::new(context.clone());
     let gives_up = || context.stop_signal().is_some();
-    let identity = ModelIdentity { layout: model.layout(), is_sparse: workload.is_sparse() };
+    let identity = ModelIdentity { model: &*model, is_sparse: workload.is_sparse() };
     let config = place.connect_config(settings, PeerRole::Evaluator, identity);
     let mut link = ServerLink::connect(config, settings.mode, &notify, &gives_up)?;
     context.waiting(None);

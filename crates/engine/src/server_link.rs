@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use paceline_exchange::{PullPurpose, StepPiece};
 use paceline_model::AlignedBuffer;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_net::{ConnectConfig, LinkError, ServerConnections};
+use paceline_net::{ConnectConfig, KeyedGradient, LinkError, ServerConnections};
 use paceline_observe::merge_reports;
 use paceline_observe::trace::SideTrack;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
@@ -381,9 +381,10 @@ impl SparseLink for ServerLink<'_> {
         clock: &mut PhaseClock,
     ) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.step_observer(clock);
-        let SparsePush { step, examples, grad, next, .. } = push;
+        let SparsePush { step, examples, keys, grad, next } = push;
+        let gradient = KeyedGradient { examples: examples as u32, keys, values: grad };
         let (connections, sparse) = self.sparse();
-        let Done(()) = connections.push_keys(step, examples as u32, grad, next, observer)? else {
+        let Done(()) = connections.push_keys(step, gradient, next, observer)? else {
             return Ok(Rewound);
         };
         sparse.in_flight = true;

@@ -11,7 +11,7 @@ use super::{MeshLink, MeshStart};
 use crate::error::TrainError;
 use crate::link::{PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::StepObserver;
-use crate::sparse::{check_room, empty_table};
+use crate::sparse::{all_keys, check_room, empty_table};
 
 /// The model of a replica.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ impl MeshStart<'_> {
     pub(super) fn table_replica(&self, model: &dyn SparseModel) -> Result<Replica, TrainError> {
         let (settings, layout) = (self.settings, model.layout());
         let config = self.config(layout);
-        let table = empty_table(settings, model, 0..layout.keys())?;
+        let table = empty_table(settings, model, all_keys(model))?;
         let newest = self.newest_checkpoint();
         if let Some(from) = newest.as_ref().or(self.from) {
             return Ok(Replica::of_table(config, from.fill(layout, table)?, from.step()));

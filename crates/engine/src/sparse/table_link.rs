@@ -10,7 +10,7 @@ use paceline_model::{ParamTable, SparseModel, Table};
 use paceline_net::LinkOutcome;
 use paceline_observe::{Phase, PhaseClock, TableUse};
 
-use super::new_table::{check_room, empty_table, for_each_piece, table_use};
+use super::new_table::{all_keys, check_room, empty_table, for_each_piece, table_use};
 use crate::checkpoint::{CheckpointWriter, ResumePoint};
 use crate::context::VisitPiece;
 use crate::error::TrainError;
@@ -84,7 +84,7 @@ fn table_for(
     model: &dyn SparseModel,
     threads: usize,
 ) -> Result<ParamTable, TrainError> {
-    match empty_table(settings, model, 0..model.layout().keys())? {
+    match empty_table(settings, model, all_keys(model))? {
         ParamTable::Flat(table) if threads == 1 && steps_in_place(&table, model) => {
             table.with_sums().map(ParamTable::Flat).map_err(TrainError::Settings)
         }
