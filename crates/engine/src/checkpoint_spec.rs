@@ -14,7 +14,7 @@ pub(crate) struct ShardPlace<'a> {
     pub(crate) index: usize,
     /// How many shards there are.
     pub(crate) count: usize,
-    /// Whether its keys are not one range ([`KeyOrder`](paceline_model::KeyOrder)).
+    /// Whether its keys are not one range ([`KeyPlaces`](paceline_model::KeyPlaces)).
     pub(crate) is_spread: bool,
     /// The task that holds it, such as `ps:0`. Its file is named after it.
     pub(crate) task: &'a str,

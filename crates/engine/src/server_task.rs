@@ -22,7 +22,7 @@ use crate::server_reporter::ServerReporter;
 use crate::server_trace::ServerTrace;
 use crate::settings::{Mode, OnWorkerLoss, TrainSettings};
 use crate::sparse::empty_table;
-use crate::task_place::{TaskPlace, incarnation, key_order};
+use crate::task_place::{TaskPlace, incarnation, key_places};
 use crate::training_task::start_writer;
 use crate::workload::{ModelSizing, ModelSource};
 
@@ -49,7 +49,7 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
     let model = task.build_model()?;
     let layout = model.layout();
     let config = task.config(layout)?;
-    let order = key_order(&*model, task.place.servers.len());
+    let order = key_places(&*model, task.place.servers.len());
     let keys = order.part(task.place.index);
     let shard = layout.params_of(config.shard());
     let slots = task.place.slots;

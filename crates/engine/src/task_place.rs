@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use paceline_checkpoint::layout_digest;
 use paceline_exchange::{ClientConfig, PeerRole, shard_ranges};
-use paceline_model::{KeyOrder, Model};
+use paceline_model::{KeyPlaces, Model};
 use paceline_net::{ConnectConfig, Credentials, LossReport};
 
 use crate::settings::TrainSettings;
@@ -68,7 +68,7 @@ impl TaskPlace {
             ..ClientConfig::new(role, self.servers.len(), total_params)
         };
         let timeouts = settings.timeouts;
-        let order = is_sparse.then(|| key_order(model.model, self.servers.len()));
+        let order = is_sparse.then(|| key_places(model.model, self.servers.len()));
         ConnectConfig {
             order: order.filter(|order| !order.is_plain()),
             credentials: self.credentials.clone(),
@@ -88,9 +88,9 @@ pub(crate) struct ModelIdentity<'a> {
 }
 
 /// Which of some servers holds which keys of a sparse model.
-pub(crate) fn key_order(model: &dyn Model, servers: usize) -> KeyOrder {
+pub(crate) fn key_places(model: &dyn Model, servers: usize) -> KeyPlaces {
     let layout = model.layout();
-    KeyOrder::new(model.inputs(), layout.width(), &shard_ranges(layout.keys(), servers))
+    KeyPlaces::new(model.inputs(), layout.width(), &shard_ranges(layout.keys(), servers))
 }
 
 /// A number that is higher for every later process or thread: microseconds since 1970.

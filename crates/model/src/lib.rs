@@ -101,7 +101,7 @@ pub use softmax::{HELPER_THREADS, Softmax};
 pub use sparse_model::{EntryBirth, LossSlope, ScoreLoss, SparseModel};
 pub use step_event::{LayerShape, StepEvent};
 pub use table::{
-    EntryColumn, EntryPolicy, EntryTable, KeyOrder, KeyPart, KeyRun, KeysAhead, ParamTable,
+    EntryColumn, EntryPolicy, EntryTable, KeyPart, KeyPlaces, KeyRun, KeysAhead, ParamTable,
     RowDescent, StoredEntries, Table, TableMemory,
 };
 pub use tally::{Score, Tally};

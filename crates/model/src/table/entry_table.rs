@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use super::atomic_cells::{AtomicCell, AtomicCells, load_all};
 use super::entry_policy::{COUNTS, EntryPolicy};
 use super::entry_rule::EntryRule;
-use super::key_order::KeyPart;
+use super::key_places::KeyPart;
 use super::slabs::Slabs;
 use crate::kernels::prefetch;
 use crate::layout::{Group, Layout};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::entry_policy::EntryPolicy;
 use super::entry_rule::EntryRule;
 use super::entry_table::EntryTable;
-use super::key_order::{KeyPart, KeyRun};
+use super::key_places::{KeyPart, KeyRun};
 use super::storage::Table;
 use crate::optimizer::OptimizerSpec;
 use crate::sparse_model::SparseModel;

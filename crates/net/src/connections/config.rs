@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paceline_exchange::ClientConfig;
-use paceline_model::KeyOrder;
+use paceline_model::KeyPlaces;
 use paceline_trust::Credentials;
 
 /// How a worker or an evaluator reaches the servers of its run.
@@ -14,7 +14,7 @@ pub struct ConnectConfig {
     /// The servers' addresses, `host:port`, in the order of their indices.
     pub servers: Vec<String>,
     /// The places of a sparse model's keys on the servers, if they are not those of their numbers.
-    pub order: Option<KeyOrder>,
+    pub order: Option<KeyPlaces>,
     /// What this task shows to the servers and demands of them.
     pub credentials: Credentials,
     /// The time that [`ServerConnections::connect`](crate::ServerConnections::connect) waits for

@@ -10,7 +10,7 @@ use crate::model::Model;
 use crate::optimizer::{AdaGrad, Adam, Ftrl, Momentum, OptimizerState, Sgd};
 use crate::schedule::Schedule;
 use crate::sparse_model::EntryBirth;
-use crate::table::KeyOrder;
+use crate::table::KeyPlaces;
 use crate::tally::Tally;
 
 const FEATURES: usize = 300;
@@ -300,7 +300,7 @@ fn tables_of_servers_with_a_part_of_features_and_of_shared_keys_have_the_bits_of
     model.layout.push("weight", &[shared - 1], Group::Weights);
     let (keys, width) = (model.layout.keys(), model.layout.width());
     let shards = [0..keys / 3, keys / 3..2 * keys / 3, 2 * keys / 3..keys];
-    let order = KeyOrder::new(FEATURES, width, &shards);
+    let order = KeyPlaces::new(FEATURES, width, &shards);
     for spec in all_specs() {
         let whole = table(&spec, &model, 0..keys);
         let part = |server| {

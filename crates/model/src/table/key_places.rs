@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// The places of a sparse model's keys on servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyOrder {
+pub struct KeyPlaces {
     features: usize,
     parts: Vec<KeyPart>,
 }
@@ -34,7 +34,7 @@ pub struct KeyRun {
     pub place: usize,
 }
 
-impl KeyOrder {
+impl KeyPlaces {
     /// Divides the keys of a model, of which the first `features` are features, among servers whose
     /// places are `shards`.
     ///
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn every_server_has_an_equal_part_of_the_features_and_of_the_shared_keys() {
         for (features, shared, servers) in [(1_000, 37, 2), (10, 10, 3), (7, 100, 4), (5, 5, 5)] {
-            let order = KeyOrder::new(features, 9, &shards(features + shared, servers));
+            let order = KeyPlaces::new(features, 9, &shards(features + shared, servers));
             assert!(!order.is_plain());
             let mut seen: Vec<usize> = Vec::new();
             for server in 0..servers {
@@ -212,14 +212,14 @@ mod tests {
         for (features, shared, width, servers) in
             [(100, 50, 4, 1), (100, 1, 4, 2), (100, 50, 1, 2), (1, 50, 4, 2)]
         {
-            let order = KeyOrder::new(features, width, &shards(features + shared, servers));
+            let order = KeyPlaces::new(features, width, &shards(features + shared, servers));
             assert!(order.is_plain(), "{order:?}");
         }
     }
 
     #[test]
     fn numbers_in_the_order_of_places_come_back_in_the_order_of_keys() {
-        let order = KeyOrder::new(100, 2, &shards(112, 3));
+        let order = KeyPlaces::new(100, 2, &shards(112, 3));
         let keys: Vec<u32> = (0..112).filter(|key| key % 3 != 1 || *key >= 100).collect();
         let mut places = Vec::new();
         order.place_keys(&keys, &mut places);
