@@ -59,7 +59,12 @@ fn entries_in_memory_and_bytes_of_keys_are_in_the_curves_the_summary_and_the_rep
     assert!(figure(&two, "key_bytes") < figure(&one, "key_bytes"), "the gaps of keys are sent");
     assert_eq!(figure(&two, "value_bytes"), 16 * figure(&two, "keys"));
 
-    let lasting = ["train.stop={seconds=1}", "observe.sample_ms=20", "cluster.servers=2"];
+    let lasting = [
+        "train.stop={seconds=1}",
+        "train.evaluate.every=20",
+        "observe.sample_ms=20",
+        "cluster.servers=2",
+    ];
     let run = sandbox.train_cluster("one/lasting", "async", &[&common[..], &lasting].concat());
     let recorded = events(&run.file(""));
     for server in ["ps_0", "ps_1"] {
