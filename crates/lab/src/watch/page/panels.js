@@ -205,7 +205,7 @@ function touched(run, workers, color) {
   ];
 }
 
-// What the tasks that have a sparse model's parameters hold of it: servers, or workers without them.
+// What servers hold of a sparse model, or workers if there are none.
 function held(run, all, color) {
   const holders = all.filter(task => curve(run, task, tags.entries)).slice(0, MAX_TASKS);
   const panel = (id, title, axis, unit, tag) => ({
