@@ -1,7 +1,11 @@
 //! Models with vectors of features: what they learn, what they refuse, and that servers change
 //! nothing.
 
-use crate::support::{Sandbox, assert_says};
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{RunFolder, Sandbox, assert_says, events, points};
 
 /// Clicks of which pairs of values explain a third, which a linear model cannot learn.
 const CLICKS: [&str; 6] = [
@@ -26,6 +30,66 @@ fn one_worker_gives_the_bits_of_a_single_process_for_every_model_of_pairs() {
         let shared = ["cluster.workers=1", "cluster.servers=2"];
         let sync = sandbox.train_cluster("sync", "sync", &[&common[..], &shared].concat());
         assert!(single.model() == sync.model(), "{model}: the bytes differ");
+    }
+}
+
+#[test]
+fn entries_in_memory_and_bytes_of_keys_are_in_the_curves_the_summary_and_the_report() {
+    let sandbox = Sandbox::new();
+    let common = [&CLICKS[..5], &["model.kind=fm", "model.rank=3"]].concat();
+    let steps = [&common[..], &["train.stop={steps=40}"]].concat();
+    let alone = [&steps[..], &["cluster.workers=1"]].concat();
+    let entries = |run: &RunFolder| -> u64 {
+        let tasks = run.summary()["tasks"].as_array().unwrap().clone();
+        tasks.iter().filter_map(|task| task["entries"].as_u64()).sum()
+    };
+    let single = sandbox.train("one/single", &steps);
+    let servers = [&alone[..], &["cluster.servers=2"]].concat();
+    let sync = sandbox.train_cluster("one/sync", "sync", &servers);
+    let mirrored = sandbox.train_cluster("one/mirrored", "mirrored", &alone);
+    let known = entries(&single);
+    assert!(known > 100 && entries(&sync) == known && entries(&mirrored) == known, "{known}");
+    // Each entry has four numbers with a state each, and each possible key a place in the index.
+    let task = single.task("worker:0");
+    assert_eq!(task["entry_bytes"].as_u64(), Some(4 * 2_001 + 4 * 8 * known), "{task}");
+    let (one, two) = (single.task("worker:0"), sync.task("worker:0"));
+    let figure = |task: &Value, name: &str| task[name].as_u64().unwrap();
+    assert_eq!(figure(&one, "keys"), figure(&two, "keys"));
+    assert_eq!(figure(&one, "key_bytes"), 4 * figure(&one, "keys"));
+    assert!(figure(&two, "key_bytes") < figure(&one, "key_bytes"), "the gaps of keys are sent");
+    assert_eq!(figure(&two, "value_bytes"), 16 * figure(&two, "keys"));
+
+    let lasting = [
+        "train.stop={seconds=1}",
+        "train.evaluate.every=20",
+        "observe.sample_ms=20",
+        "cluster.servers=2",
+    ];
+    let run = sandbox.train_cluster("one/lasting", "async", &[&common[..], &lasting].concat());
+    let recorded = events(&run.file(""));
+    for server in ["ps_0", "ps_1"] {
+        let curve = points(&recorded["runs"][server], "work_sparse/entries");
+        assert!(curve.len() > 1 && curve.is_sorted_by_key(|point| point.1 as u64), "{curve:?}");
+    }
+    sandbox.ok(&["report", "one", "--to", "report"]);
+    let page = fs::read_to_string(sandbox.path("report/report.html")).unwrap();
+    let text = fs::read_to_string(sandbox.path("report/report.md")).unwrap();
+    assert_says(&text, &["keys/step", "keys kB/step", "values kB/step", "entries", "entries MB"]);
+    assert_says(&page, &["Keys and entries", "Entries in memory", "Keys per step", "Test AUC"]);
+}
+
+#[test]
+fn servers_share_the_bytes_of_a_perceptron_as_they_share_features() {
+    let sandbox = Sandbox::new();
+    let model = ["model.kind=deepfm", "model.rank=2", "model.hidden=[256, 64]"];
+    let shared = ["train.stop={steps=40}", "cluster.workers=1", "cluster.servers=2"];
+    let settings = [&CLICKS[..5], &model, &shared].concat();
+    let run = sandbox.train_cluster("run", "sync", &settings);
+    let received = ["ps:0", "ps:1"].map(|task| run.task(task)["received_bytes"].as_f64().unwrap());
+    let entries = ["ps:0", "ps:1"].map(|task| run.task(task)["entries"].as_f64().unwrap());
+    for [first, second] in [received, entries] {
+        let apart = (first - second).abs() / (first + second);
+        assert!(apart < 0.15, "{received:?} bytes, {entries:?} entries");
     }
 }
 

@@ -112,6 +112,31 @@ fn sync_resumes_as_mirrored_and_mirrored_as_sync_with_the_same_bits() {
 }
 
 #[test]
+fn a_deep_model_resumes_wherever_its_perceptron_was_with_the_same_bits() {
+    // Replicas write ranges of keys, as servers of earlier versions did. Several servers have an
+    // equal part of the perceptron each.
+    let common = [
+        "model={kind=\"deepfm\", rank=2, hidden=[8, 4], min_count=2}",
+        "data.features=5000",
+        "cluster.workers=2",
+        "checkpoint.every_steps=1000",
+    ];
+    let sandbox = Sandbox::new();
+    let all = ["cluster.servers=2", "train.stop.steps=100"];
+    let undisturbed = sandbox.train_cluster("all", "sync", &[&common[..], &all].concat());
+    sandbox.train_cluster("run", "mirrored", &[&common[..], &["train.stop.steps=25"]].concat());
+    let sessions = [("sync", "servers=2", 50), ("sync", "servers=3", 75), ("mirrored", "", 100)];
+    for (mode, servers, steps) in sessions {
+        let (stop, comma) = (format!("train.stop.steps={steps}"), ["", ", "][servers.len().min(1)]);
+        let cluster = format!("cluster={{mode=\"{mode}\", workers=2{comma}{servers}}}");
+        let run = resume(&sandbox, "run", &[&cluster, &stop]);
+        assert_eq!(run.summary()["resumed_from"], steps - 25, "{mode}");
+    }
+    let run = sandbox.run_folder("run");
+    assert!(run.model() == undisturbed.model(), "the bytes differ");
+}
+
+#[test]
 fn a_resumed_run_on_sparse_rows_ends_with_the_same_bits() {
     let rows = ["model.kind=logistic", "data.features=5000"];
     for (mode, optimizer) in [("single", "ftrl"), ("sync", "ftrl"), ("sync", "adagrad")] {

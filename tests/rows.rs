@@ -49,7 +49,11 @@ fn keys_of_a_step_and_their_bytes_are_recorded_in_place_and_over_servers() {
         assert!(keys.iter().all(|point| 500.0 < point.1 && point.1 <= most), "{mode}: {keys:?}");
         assert!(mode == "sync" || keys.iter().all(|point| point.1 == most - 1.0), "{keys:?}");
         for ((keys, key_bytes), bytes) in keys.iter().zip(&key_bytes).zip(&bytes) {
-            assert_eq!((key_bytes.1, bytes.1), (4.0 * keys.1, 4.0 * keys.1), "{mode}");
+            assert_eq!(bytes.1, 4.0 * keys.1, "{mode}");
+            // To a server the gaps between keys are sent, which take fewer bytes.
+            let each = key_bytes.1 / keys.1;
+            let is_right = if mode == "sync" { 1.0 < each && each < 3.5 } else { each == 4.0 };
+            assert!(is_right, "{mode}: {each} bytes");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the benchmarks give the network code in place of a model and a recorder.
 
-use paceline_exchange::{Level, Server, Stats};
+use paceline_exchange::{Level, Server, Stats, Store};
 use paceline_model::{Group, Layout};
 use paceline_net::{ExchangePhase, LinkObserver, ServerObserver, ServerTotals};
 
@@ -16,7 +16,7 @@ pub(crate) struct BenchObserver;
 
 impl ServerObserver for BenchObserver {
     fn note(&mut self, _: Level, _: &str) {}
-    fn report(&mut self, _: &ServerTotals, _: &Stats) -> Vec<u8> {
+    fn report(&mut self, _: &ServerTotals, _: &Stats, _: &Store) -> Vec<u8> {
         Vec::new()
     }
     fn tick(&mut self, _: &Server) -> Result<(), String> {

@@ -196,6 +196,7 @@ fn exchange_ours(args: &BenchProcessArgs, credentials: Credentials) -> io::Resul
     let config = ConnectConfig {
         client: ClientConfig { process, ..ClientConfig::new(PeerRole::Worker, 1, args.floats) },
         servers: vec![args.address.clone()],
+        order: None,
         credentials,
         start_timeout: Duration::from_secs(10),
         stall_timeout: Duration::from_secs(60),

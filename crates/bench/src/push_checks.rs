@@ -37,7 +37,7 @@ impl Host for NullHost {
         panic!("the bench keeps to the protocol: {reason}");
     }
     fn note(&mut self, _: Level, _: &str) {}
-    fn report(&mut self, _: &Stats) -> Vec<u8> {
+    fn report(&mut self, _: &Stats, _: &Store) -> Vec<u8> {
         Vec::new()
     }
     fn phase(&mut self, _: ServerPhase) {}

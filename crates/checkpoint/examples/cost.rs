@@ -81,6 +81,7 @@ fn spec(dir: &Path) -> CheckpointSpec {
         known_gradients: 0,
         tensors: vec![TensorEntry { name: "weight".into(), shape: vec![PARAMS] }],
         shard_count: 1,
+        is_spread: false,
         generation: 0,
     };
     let (dir, name) = (CheckpointDir::new(dir), "worker-0".into());

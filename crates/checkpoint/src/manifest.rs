@@ -64,6 +64,10 @@ pub struct CheckpointInfo {
     pub tensors: Vec<TensorEntry>,
     /// How many shards there are.
     pub shard_count: usize,
+    /// Whether shards of a table have keys from two parts of the model, so that their numbers of
+    /// parameters are right and their ranges are not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_spread: bool,
     /// The run's generation when the checkpoint was taken; 0 without servers.
     #[serde(default)]
     pub generation: u64,

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use paceline_exchange::{ChunkMarks, ResumeState, SlotMark};
-use paceline_model::{EntryColumn, Layout, OptimizerSpec, OptimizerState, ParamTable};
+use paceline_model::{EntryColumn, KeyRun, Layout, OptimizerSpec, OptimizerState, ParamTable};
 
 use crate::dir::Checkpoint;
 use crate::error::CheckpointError;
@@ -115,14 +115,24 @@ impl ResumePoint {
         }
     }
 
-    /// The state of a server that holds `shard` in `chunks` chunks.
-    pub fn server_state(&self, shard: &Range<usize>, chunks: usize, slots: usize) -> ResumeState {
+    /// The state of a server that holds `shard`, of keys that are spread or not
+    /// ([`CheckpointInfo::is_spread`]), in `chunks` chunks.
+    pub fn server_state(
+        &self,
+        shard: &Range<usize>,
+        is_spread: bool,
+        chunks: usize,
+        slots: usize,
+    ) -> ResumeState {
         let manifest = &self.checkpoint.manifest;
         let first_step = self.origin.step;
         if !self.is_same {
             return ResumeState::anew(self.step(), first_step, chunks, slots);
         }
-        let is_it = |from: u64, to: u64| (from as usize, to as usize) == (shard.start, shard.end);
+        let is_it = |from: u64, to: u64| {
+            manifest.info.is_spread == is_spread
+                && (from as usize, to as usize) == (shard.start, shard.end)
+        };
         let same = manifest.shards.iter().find(|entry| is_it(entry.from, entry.to));
         let chunks = match same.filter(|entry| entry.chunks.len() == chunks) {
             Some(entry) => entry.chunks.iter().map(ChunkMarks::from).collect(),
@@ -222,37 +232,36 @@ impl ResumePoint {
             read(place, bytemuck::cast_slice_mut(&mut numbers)).map(|()| numbers)
         };
         let keys = whole_numbers(0, count)?;
-        let own = table.keys();
-        let rows = keys.partition_point(|&key| (key as usize) < own.start)
-            ..keys.partition_point(|&key| (key as usize) < own.end);
-        let at_once = (PIECE / width).max(1);
-        let mut values = Vec::new();
-        table.create_entries(&keys[rows.clone()]);
-        for from in rows.clone().step_by(at_once) {
-            let some = from..(from + at_once).min(rows.end);
-            let keys = &keys[some.clone()];
-            values.resize(keys.len() * width, 0.0);
-            read(some.start * width, &mut values)?;
-            table.write_entries(keys, EntryColumn::Params, &values);
-            for (state, name) in table.state_names().iter().enumerate() {
-                let column = 1 + states.iter().position(|found| found == name).unwrap_or(0);
-                read((column * count + some.start) * width, &mut values)?;
-                table.write_entries(keys, EntryColumn::State(state), &values);
-            }
-        }
         let marks = if shard.has_marks {
             whole_numbers(count, count)?
         } else {
             // The run did not evict entries before.
             vec![table.mark_of(self.step()); count]
         };
-        table.set_marks(&keys[rows.clone()], &marks[rows]);
         let at = count * (1 + usize::from(shard.has_marks));
         let counted = whole_numbers(at, shard.counted)?;
         let counts = whole_numbers(at + shard.counted, shard.counted)?;
-        let rows = counted.partition_point(|&key| (key as usize) < own.start)
-            ..counted.partition_point(|&key| (key as usize) < own.end);
-        table.set_counts(&counted[rows.clone()], &counts[rows]);
+        let at_once = (PIECE / width).max(1);
+        let mut values = Vec::new();
+        for run in table.key_runs() {
+            let (rows, own) = placed(&keys, &run);
+            table.create_entries(&own);
+            for from in rows.clone().step_by(at_once) {
+                let some = from..(from + at_once).min(rows.end);
+                let own = &own[some.start - rows.start..some.end - rows.start];
+                values.resize(own.len() * width, 0.0);
+                read(some.start * width, &mut values)?;
+                table.write_entries(own, EntryColumn::Params, &values);
+                for (state, name) in table.state_names().iter().enumerate() {
+                    let column = 1 + states.iter().position(|found| found == name).unwrap_or(0);
+                    read((column * count + some.start) * width, &mut values)?;
+                    table.write_entries(own, EntryColumn::State(state), &values);
+                }
+            }
+            table.set_marks(&own, &marks[rows]);
+            let (rows, own) = placed(&counted, &run);
+            table.set_counts(&own, &counts[rows]);
+        }
         Ok(())
     }
 
@@ -289,6 +298,14 @@ impl ResumePoint {
         }
         Ok(())
     }
+}
+
+/// Where the keys of a run are in a rising list, and their places in the table that holds them.
+fn placed(keys: &[u32], run: &KeyRun) -> (Range<usize>, Vec<u32>) {
+    let below = |end: usize| keys.partition_point(|&key| (key as usize) < end);
+    let rows = below(run.keys.start)..below(run.keys.end);
+    let places = keys[rows.clone()].iter().map(|key| key.wrapping_add(run.offset()));
+    (rows, places.collect())
 }
 
 /// Reads numbers of a safetensors file whose values lie as one row.

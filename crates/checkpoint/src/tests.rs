@@ -45,6 +45,7 @@ fn spec(run: &Path, index: usize, count: usize, keep: usize) -> CheckpointSpec {
             .map(|t| TensorEntry { name: t.name.clone(), shape: t.shape.clone() })
             .collect(),
         shard_count: count,
+        is_spread: false,
         generation: 0,
     };
     let shard = paceline_exchange::shard_ranges(layout.len(), count)[index].clone();

@@ -183,7 +183,7 @@ impl CheckpointWriter {
         self.take_with(step, marks, is_last, |writer, buffer| {
             let width = table.width();
             let shard = shard.start / width..shard.end.div_ceil(width);
-            let (keys, counted) = (table.entry_keys(shard.clone()), table.counts(shard));
+            let (mut keys, mut counted) = (table.entry_keys(shard.clone()), table.counts(shard));
             let entry_marks = table.marks(&keys);
             let rows = EntryRows {
                 entries: keys.len(),
@@ -192,6 +192,8 @@ impl CheckpointWriter {
             };
             buffer.fit(&writer.layout, &writer.columns, rows)?;
             copy_entries(table, &keys, buffer.values_mut());
+            table.name_keys(&mut keys);
+            table.name_keys(&mut counted.keys);
             let counts = bytemuck::cast_slice(&counted.cells);
             let numbers = [&keys[..], &entry_marks, &counted.keys, counts].concat();
             buffer.whole_numbers_mut().copy_from_slice(&numbers);

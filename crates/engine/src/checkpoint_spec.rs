@@ -14,6 +14,8 @@ pub(crate) struct ShardPlace<'a> {
     pub(crate) index: usize,
     /// How many shards there are.
     pub(crate) count: usize,
+    /// Whether its keys are not one range ([`KeyPlaces`](paceline_model::KeyPlaces)).
+    pub(crate) is_spread: bool,
     /// The task that holds it, such as `ps:0`. Its file is named after it.
     pub(crate) task: &'a str,
 }
@@ -57,6 +59,7 @@ pub(crate) fn checkpoint_spec(
         known_gradients: if settings.wire == WireFormat::Bf16 { steps.slots } else { 0 },
         tensors: tensors.collect(),
         shard_count: place.count,
+        is_spread: place.is_spread,
         generation: dir.generation(),
     };
     // The keys of a dense model are its parameters.

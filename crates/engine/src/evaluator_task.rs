@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use paceline_exchange::PeerRole;
 use paceline_net::LinkOutcome::{Done, Rewound};
 use paceline_observe::trace::{Op, PULL, SideTrack, Tracer};
-use paceline_observe::{PeerTraffic, Recorder, RunPosition, TestRecord, TraceEvent, pause_after};
+use paceline_observe::{
+    PeerTraffic, Recorder, RunPosition, TestRecord, TraceEvent, no_table, pause_after,
+};
 
 use crate::context::{NoteLevel, TaskContext};
 use crate::error::{TrainError, record_failure};
@@ -44,7 +46,7 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
     let notify = |text: &str| context.waiting(Some(text));
     let mut watch = TestWatch::new(context.clone());
     let gives_up = || context.stop_signal().is_some();
-    let identity = ModelIdentity { layout: model.layout(), is_sparse: workload.is_sparse() };
+    let identity = ModelIdentity { model: &*model, is_sparse: workload.is_sparse() };
     let config = place.connect_config(settings, PeerRole::Evaluator, identity);
     let mut link = ServerLink::connect(config, settings.mode, &notify, &gives_up)?;
     context.waiting(None);
@@ -58,7 +60,7 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
         let step = link.global_step();
         trace.begin_step(step, &mut *recorder).map_err(record_failure)?;
         let traffic = |visit: &mut dyn FnMut(PeerTraffic)| link.for_each_peer(visit);
-        let position = RunPosition { global_step: step, traffic: &traffic };
+        let position = RunPosition { global_step: step, traffic: &traffic, table: &no_table };
         recorder.poll(&position).map_err(record_failure)?;
         if step >= next && Instant::now() >= pause {
             let test_start = Instant::now();

@@ -13,7 +13,7 @@
 
 use paceline_model::Descent;
 use paceline_net::{LinkOutcome, Traffic};
-use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
+use paceline_observe::{PeerTraffic, PhaseClock, TableUse, TaskSummary};
 
 use crate::context::VisitPiece;
 use crate::error::TrainError;
@@ -43,6 +43,16 @@ pub(crate) trait Link {
 
     /// Calls `visit` with the bytes exchanged with each other task so far.
     fn for_each_peer(&self, _visit: &mut dyn FnMut(PeerTraffic)) {}
+
+    /// What this task holds of a sparse model's parameters.
+    fn table_use(&self) -> Option<TableUse> {
+        None
+    }
+
+    /// Bytes of the keys that this task has sent of its batches; `None` if it sends none.
+    fn sent_key_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// Bytes exchanged with all other tasks.
     fn traffic(&self) -> Traffic {

@@ -9,13 +9,13 @@ use std::time::Duration;
 use paceline_exchange::{
     ChunkMarks, LentState, Replica, ReplicaConfig, SlotMark, StepPiece, WireFormat,
 };
-use paceline_model::{AlignedBuffer, Layout, Model, SparseModel};
+use paceline_model::{AlignedBuffer, Layout, Model};
 use paceline_net::{
     LinkError, LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange,
     PieceOutcome, StepPieces, Traffic,
 };
 use paceline_observe::trace::SideTrack;
-use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
+use paceline_observe::{PeerTraffic, PhaseClock, TableUse, TaskSummary};
 
 use crate::checkpoint::{
     CheckpointDir, CheckpointWriter, DenseShard, PlanOrigin, ResumePoint, copy_dense, pieces_digest,
@@ -28,9 +28,10 @@ use crate::link::{DenseLink, Link, PushOutcome};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
 use crate::settings::{OnWorkerLoss, TrainSettings};
-use crate::sparse::for_each_piece;
+use crate::sparse::{for_each_piece, table_use};
 use crate::step_stop::StepStop;
 use crate::task_place::{TaskPlace, incarnation};
+pub(crate) use sparse::MeshModel;
 
 /// Steps between comparisons of the replicas, if the interval of tests is not fixed.
 const CHECK_EVERY: u64 = 100;
@@ -76,13 +77,6 @@ pub(crate) struct MeshStart<'a> {
     pub(crate) track: Option<SideTrack>,
     /// Gives up steps in the middle, once the run must end.
     pub(crate) step_stop: Option<Arc<StepStop>>,
-}
-
-/// The model of a replica.
-#[derive(Clone, Copy)]
-pub(crate) enum MeshModel<'a> {
-    Dense(&'a dyn Model),
-    Sparse(&'a dyn SparseModel),
 }
 
 impl MeshStart<'_> {
@@ -256,6 +250,14 @@ impl Link for MeshLink<'_> {
             let (sent_bytes, received_bytes) = (bytes.sent, bytes.received);
             visit(PeerTraffic { peer: number, sent_bytes, received_bytes });
         }
+    }
+
+    fn table_use(&self) -> Option<TableUse> {
+        self.mesh.table().map(table_use)
+    }
+
+    fn sent_key_bytes(&self) -> Option<u64> {
+        self.mesh.table().map(|_| self.mesh.key_bytes())
     }
 
     fn checkpoint_step(&self) -> u64 {

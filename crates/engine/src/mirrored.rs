@@ -41,7 +41,7 @@ pub(crate) fn train_replica(
     let tracer = task.tracer();
     let notify = |text: &str| task.context.waiting(Some(text));
     let gives_up = || task.context.stop_signal().is_some() || task.is_late();
-    let shard = ShardPlace { index: slot, count: place.slots, task: &place.name };
+    let shard = ShardPlace { index: slot, count: place.slots, is_spread: false, task: &place.name };
     let (dir, from) = (task.checkpoints.filter(|_| settings.checkpoint.is_some()), task.from);
     let track = exchange_track(tracer.as_ref(), model.layout().len());
     let role = if slot == 0 { StopRole::Coordinator } else { StopRole::Cautious };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use paceline_exchange::{PullPurpose, StepPiece};
 use paceline_model::AlignedBuffer;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_net::{ConnectConfig, LinkError, ServerConnections};
+use paceline_net::{ConnectConfig, KeyedGradient, LinkError, ServerConnections};
 use paceline_observe::merge_reports;
 use paceline_observe::trace::SideTrack;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
@@ -183,6 +183,10 @@ impl Link for ServerLink<'_> {
             let (sent_bytes, received_bytes) = (bytes.sent, bytes.received);
             visit(PeerTraffic { peer: server, sent_bytes, received_bytes });
         }
+    }
+
+    fn sent_key_bytes(&self) -> Option<u64> {
+        self.sparse.is_some().then(|| self.connections.key_bytes())
     }
 
     fn request_stop(&mut self, reason: &str) -> Result<(), TrainError> {
@@ -377,9 +381,10 @@ impl SparseLink for ServerLink<'_> {
         clock: &mut PhaseClock,
     ) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.step_observer(clock);
-        let SparsePush { step, examples, grad, next, .. } = push;
+        let SparsePush { step, examples, keys, grad, next } = push;
+        let gradient = KeyedGradient { examples: examples as u32, keys, values: grad };
         let (connections, sparse) = self.sparse();
-        let Done(()) = connections.push_keys(step, examples as u32, grad, next, observer)? else {
+        let Done(()) = connections.push_keys(step, gradient, next, observer)? else {
             return Ok(Rewound);
         };
         sparse.in_flight = true;

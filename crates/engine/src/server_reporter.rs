@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use paceline_exchange::{Generation, Level, STALENESS_BOUNDS, Server, SlotStats, Stats, Store};
 use paceline_net::{ConnectionTracer, ServerObserver, ServerTotals, Traffic};
 use paceline_observe::{
-    GradientTotals, Pace, PeerTraffic, ServerRecorder, SlotGradients, StalenessCounts, TaskSummary,
-    TraceEvent, WorkerTiming, WorkerTotals,
+    GradientTotals, Pace, PeerTraffic, ServerRecorder, SlotGradients, StalenessCounts, TableUse,
+    TaskSummary, TouchedKeys, TraceEvent, WorkerTiming, WorkerTotals,
 };
 
 use crate::checkpoint::{CheckpointDir, CheckpointWriter, copy_server};
 use crate::context::{NoteLevel, TaskContext};
 use crate::server_trace::ServerTrace;
 use crate::settings::TestHooks;
+use crate::sparse::table_use;
 
 /// How often the workers' pace is compared.
 const PACE_EVERY: Duration = Duration::from_secs(1);
@@ -146,7 +147,10 @@ impl ServerReporter {
             self.recorder.start();
         }
         let (workers, spent) = (&self.workers, &self.totals);
-        let totals = || gradient_totals(workers, server.stats(), spent);
+        let totals = || GradientTotals {
+            table: table_of(server.store()),
+            ..gradient_totals(workers, server.stats(), spent)
+        };
         self.recorder.poll(server.global_step(), &totals)
     }
 
@@ -229,11 +233,11 @@ impl ServerObserver for ServerReporter {
         self.checkpoints.as_ref().and_then(CheckpointWriter::last_step)
     }
 
-    fn report(&mut self, totals: &ServerTotals, stats: &Stats) -> Vec<u8> {
+    fn report(&mut self, totals: &ServerTotals, stats: &Stats, store: &Store) -> Vec<u8> {
         // Each connection has a thread; the server's phases are their average.
         let scale = totals.seconds / totals.phases.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         let phases = ServerTotals::PHASES.iter().zip(totals.phases);
-        let report = TaskSummary {
+        let mut report = TaskSummary {
             task: self.task.clone(),
             steps: self.carried + stats.applied_total(),
             dropped: stats.dropped_total(),
@@ -249,6 +253,7 @@ impl ServerObserver for ServerReporter {
             workers: worker_timings(&self.workers, stats),
             ..TaskSummary::of_process()
         };
+        report.set_sparse(TouchedKeys::default(), table_of(store));
         self.finish_trace();
         serde_json::to_vec(&report).unwrap_or_default()
     }
@@ -321,7 +326,16 @@ fn gradient_totals(workers: &[String], stats: &Stats, spent: &ServerTotals) -> G
         staleness_max: stats.staleness_max,
         phase_seconds: phases.collect(),
         run_delay_seconds: spent.run_delay_s,
+        table: None,
         workers: workers.iter().zip(&stats.slots).map(worker).collect(),
+    }
+}
+
+/// What a server holds of a sparse model's parameters.
+fn table_of(store: &Store) -> Option<TableUse> {
+    match store {
+        Store::Sparse(sparse) => Some(table_use(sparse.table())),
+        Store::Dense(_) => None,
     }
 }
 

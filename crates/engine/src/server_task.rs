@@ -1,13 +1,12 @@
 //! What a server does: it holds a shard of the parameters until the run is over.
 
 use std::net::TcpListener;
-use std::ops::Range;
 use std::sync::Arc;
 
 use paceline_exchange::{
     Generation, ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
 };
-use paceline_model::{Layout, Model};
+use paceline_model::{KeyPart, Layout, Model};
 use paceline_net::{ServeEnd, serve};
 
 use crate::checkpoint::{
@@ -23,7 +22,7 @@ use crate::server_reporter::ServerReporter;
 use crate::server_trace::ServerTrace;
 use crate::settings::{Mode, OnWorkerLoss, TrainSettings};
 use crate::sparse::empty_table;
-use crate::task_place::{TaskPlace, incarnation};
+use crate::task_place::{TaskPlace, incarnation, key_places};
 use crate::training_task::start_writer;
 use crate::workload::{ModelSizing, ModelSource};
 
@@ -50,22 +49,27 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
     let model = task.build_model()?;
     let layout = model.layout();
     let config = task.config(layout)?;
-    let keys = config.shard();
-    let shard = layout.params_of(keys.clone());
+    let order = key_places(&*model, task.place.servers.len());
+    let keys = order.part(task.place.index);
+    let shard = layout.params_of(config.shard());
     let slots = task.place.slots;
     let steps = task.settings.step_layout(slots);
-    let checkpoints = task.checkpoints.map(|dir| dir.clone().needing(shard.clone()));
+    // The keys of a server that are not one range may be in any shard.
+    let needed = if order.is_plain() { shard.clone() } else { 0..usize::MAX };
+    let checkpoints = task.checkpoints.map(|dir| dir.clone().needing(needed));
     let checkpoints = checkpoints.as_ref();
     let GenerationStart { mut generation, mut checkpoint } = task.claim(checkpoints)?;
-    let mut reporter = task.reporter(&config, layout)?.with_record(checkpoints.cloned());
+    let mut reporter =
+        task.reporter(&config, layout, !order.is_plain())?.with_record(checkpoints.cloned());
     // Each pass is one generation: a server that hears of a newer one starts again from there.
     loop {
         let start = checkpoint.take().map(|checkpoint| ResumePoint::new(checkpoint, steps));
-        let store = task.store(&*model, keys.clone(), start.as_ref())?;
+        let store = task.store(&*model, keys, start.as_ref())?;
         let mut server = Server::new(config.clone(), store);
         let mut carried = 0;
         if let Some(start) = &start {
-            let mut state = start.server_state(&shard, server.chunk_count(), slots);
+            let mut state =
+                start.server_state(&shard, !order.is_plain(), server.chunk_count(), slots);
             // Where an earlier session stopped is not where this one does.
             let started_at = task.from.map_or(0, ResumePoint::step);
             state.stop_at = start.stop_at().filter(|_| start.step() > started_at);
@@ -193,9 +197,10 @@ impl ServerTask<'_> {
         &self,
         config: &ServerConfig,
         layout: &Layout,
+        is_spread: bool,
     ) -> Result<ServerReporter, TrainError> {
         let Self { settings, place, context, .. } = self;
-        let checkpoints = self.checkpoint_writer(layout)?;
+        let checkpoints = self.checkpoint_writer(layout, is_spread)?;
         let recorder = context.server_recorder()?;
         let (name, timeout) = (place.name.clone(), settings.timeouts.start);
         let reporter = ServerReporter::new(name, context.clone(), recorder, checkpoints, timeout);
@@ -208,14 +213,18 @@ impl ServerTask<'_> {
         Ok(if place.index == 0 { reporter.with_workers(workers) } else { reporter })
     }
 
-    fn checkpoint_writer(&self, layout: &Layout) -> Result<Option<CheckpointWriter>, TrainError> {
+    fn checkpoint_writer(
+        &self,
+        layout: &Layout,
+        is_spread: bool,
+    ) -> Result<Option<CheckpointWriter>, TrainError> {
         let Some(dir) = self.checkpoints.filter(|_| self.settings.checkpoint.is_some()) else {
             return Ok(None);
         };
         let origin = self.from.map_or(PlanOrigin::default(), ResumePoint::origin);
         let plan = PlanPosition { slots: self.place.slots, origin };
         let ServerNumber { index, count } = self.number();
-        let shard = ShardPlace { index, count, task: &self.place.name };
+        let shard = ShardPlace { index, count, is_spread, task: &self.place.name };
         let spec = checkpoint_spec(dir, self.settings, layout, plan, shard);
         start_writer(spec, self.context.clone()).map(Some)
     }
@@ -224,12 +233,12 @@ impl ServerTask<'_> {
     fn store(
         &self,
         model: &dyn Model,
-        keys: Range<usize>,
+        keys: &KeyPart,
         from: Option<&ResumePoint>,
     ) -> Result<Store, TrainError> {
         let (layout, optimizer) = (model.layout(), self.settings.optimizer.clone());
         if let ModelSource::Sparse(build) = self.model {
-            let table = empty_table(self.settings, &*build(), keys)?;
+            let table = empty_table(self.settings, &*build(), keys.clone())?;
             return match from {
                 None => {
                     if let Some(start) = &self.settings.start {
@@ -240,7 +249,7 @@ impl ServerTask<'_> {
                 Some(from) => Ok(Store::sparse(from.fill(layout, table)?)),
             };
         }
-        let shard = keys;
+        let shard = keys.places();
         let DenseShard { params, optimizer } = match from {
             Some(from) => from.dense(layout, optimizer, shard)?,
             None => initial_shard(model, self.settings, shard)?,

@@ -22,7 +22,8 @@ use crate::training_task::TrainingTask;
 use crate::workload::{LoopConfig, loop_trace};
 
 /// The name of the only shard.
-const SHARD: ShardPlace<'static> = ShardPlace { index: 0, count: 1, task: "worker:0" };
+const SHARD: ShardPlace<'static> =
+    ShardPlace { index: 0, count: 1, is_spread: false, task: "worker:0" };
 
 /// Trains a whole run of a dense model in this process.
 pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainError> {

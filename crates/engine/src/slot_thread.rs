@@ -156,8 +156,7 @@ impl SlotThread<'_> {
     ) -> Result<ServerLink<'l>, TrainError> {
         let Self { task, assignment, process } = *self;
         let model = task.workload.small_model()?;
-        let identity =
-            ModelIdentity { layout: model.layout(), is_sparse: task.workload.is_sparse() };
+        let identity = ModelIdentity { model: &*model, is_sparse: task.workload.is_sparse() };
         let mut config = task.place.connect_config(task.settings, PeerRole::Worker, identity);
         config.client.slot = assignment.slot as u32;
         config.client.incarnation = assignment.incarnation;

@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 
-use paceline_model::{Layout, Model, ParamTable, Tensor};
+use paceline_model::{KeyRun, Layout, Model, ParamTable, Tensor};
 
 use crate::error::TrainError;
 
@@ -137,14 +137,18 @@ impl StartModel {
 
     /// Fills a table of zeros.
     pub(crate) fn fill(&self, model: &dyn Model, table: &ParamTable) -> Result<(), TrainError> {
-        let all = table.range();
+        let width = table.width();
         let mut values = Vec::new();
-        for from in all.clone().step_by(PIECE) {
-            let piece = from..(from + PIECE).min(all.end);
-            values.clear();
-            values.resize(piece.len(), 0.0);
-            self.read_range(model, piece.clone(), &mut values)?;
-            table.write_range(piece, &values);
+        for KeyRun { keys, place } in table.key_runs() {
+            let all = model.layout().params_of(keys);
+            for from in all.clone().step_by(PIECE) {
+                let piece = from..(from + PIECE).min(all.end);
+                let at = place * width + from - all.start;
+                values.clear();
+                values.resize(piece.len(), 0.0);
+                self.read_range(model, piece, &mut values)?;
+                table.write_range(at..at + values.len(), &values);
+            }
         }
         Ok(())
     }

@@ -150,6 +150,10 @@ impl StepRecorder {
         let StepMade { step, loss, now } = made;
         self.divergence.add(step, loss)?;
         let traffic = |visit: &mut dyn FnMut(PeerTraffic)| link.for_each_peer(visit);
+        let table = || link.table_use();
+        if let Some(bytes) = link.sent_key_bytes() {
+            self.work.touched.key_bytes = bytes;
+        }
         let written = self.recorder.step(&StepRecord {
             step,
             loss,
@@ -159,7 +163,11 @@ impl StepRecorder {
             touched: self.work.touched,
             clock: &self.clock,
             tested: self.testing,
-            position: RunPosition { global_step: link.global_step(), traffic: &traffic },
+            position: RunPosition {
+                global_step: link.global_step(),
+                traffic: &traffic,
+                table: &table,
+            },
         });
         written.map_err(record_failure)?;
         let Some(coordinator) = coordinator else { return Ok(LinkOutcome::Done(())) };
@@ -228,6 +236,7 @@ impl WorkDone {
             examples: self.examples + other.examples,
             touched: TouchedKeys {
                 keys: self.touched.keys + other.touched.keys,
+                key_bytes: self.touched.key_bytes + other.touched.key_bytes,
                 numbers: self.touched.numbers + other.touched.numbers,
             },
             lost: self.lost + other.lost,

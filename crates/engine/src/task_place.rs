@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use paceline_checkpoint::layout_digest;
-use paceline_exchange::{ClientConfig, PeerRole};
-use paceline_model::Layout;
+use paceline_exchange::{ClientConfig, PeerRole, shard_ranges};
+use paceline_model::{KeyPlaces, Model};
 use paceline_net::{ConnectConfig, Credentials, LossReport, ServerConnections};
 
 use crate::error::TrainError;
@@ -92,13 +92,13 @@ impl TaskPlace {
         role: PeerRole,
         model: ModelIdentity<'_>,
     ) -> ConnectConfig {
-        let (layout, is_sparse) = (model.layout, model.is_sparse);
+        let (layout, is_sparse) = (model.model.layout(), model.is_sparse);
         let total_params = if is_sparse { layout.keys() } else { layout.len() };
         let client = ClientConfig {
             slot: self.slot.unwrap_or(self.index) as u32,
             incarnation: incarnation(),
             job: settings.job.clone(),
-            layout_digest: layout_digest(model.layout),
+            layout_digest: layout_digest(layout),
             is_sparse,
             width: layout.width(),
             padding: layout.keys() * layout.width() - layout.len(),
@@ -106,7 +106,9 @@ impl TaskPlace {
             ..ClientConfig::new(role, self.servers.len(), total_params)
         };
         let timeouts = settings.timeouts;
+        let order = is_sparse.then(|| key_places(model.model, self.servers.len()));
         ConnectConfig {
+            order: order.filter(|order| !order.is_plain()),
             credentials: self.credentials.clone(),
             start_timeout: timeouts.start,
             stall_timeout: timeouts.stall + LATER,
@@ -119,8 +121,14 @@ impl TaskPlace {
 /// What tasks compare to know that they train the same model.
 #[derive(Clone, Copy)]
 pub(crate) struct ModelIdentity<'a> {
-    pub(crate) layout: &'a Layout,
+    pub(crate) model: &'a dyn Model,
     pub(crate) is_sparse: bool,
+}
+
+/// Which of some servers holds which keys of a sparse model.
+pub(crate) fn key_places(model: &dyn Model, servers: usize) -> KeyPlaces {
+    let layout = model.layout();
+    KeyPlaces::new(model.inputs(), layout.width(), &shard_ranges(layout.keys(), servers))
 }
 
 /// A number that is higher for every later process or thread: microseconds since 1970.

@@ -191,6 +191,7 @@ impl TrainingTask<'_> {
             received_bytes: traffic.received,
             ..TaskSummary::of(&self.place.name, &totals)
         };
+        summary.set_sparse(work.touched, link.table_use());
         summary.set_tested(step_recorder.testing.as_secs_f64());
         if self.settings.mode == Mode::Single {
             summary.fold_into_compute();

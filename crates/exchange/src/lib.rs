@@ -35,7 +35,7 @@
 //!     }
 //!     fn close(&mut self, _conn: ConnId, _reason: &str) {}
 //!     fn note(&mut self, _level: Level, _text: &str) {}
-//!     fn report(&mut self, _stats: &Stats) -> Vec<u8> {
+//!     fn report(&mut self, _stats: &Stats, _store: &Store) -> Vec<u8> {
 //!         Vec::new()
 //!     }
 //!     fn phase(&mut self, _phase: ServerPhase) {}

@@ -31,7 +31,7 @@ impl Host for Sent {
     }
     fn close(&mut self, _: ConnId, _: &str) {}
     fn note(&mut self, _: Level, _: &str) {}
-    fn report(&mut self, _: &Stats) -> Vec<u8> {
+    fn report(&mut self, _: &Stats, _: &Store) -> Vec<u8> {
         vec![7]
     }
     fn phase(&mut self, _: ServerPhase) {}

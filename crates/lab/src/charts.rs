@@ -8,6 +8,7 @@ use crate::cell_line::{CellLine, CellPoint, by_batch, by_workers};
 use crate::curve::Curve;
 use crate::figure::{Figure, format_number};
 use crate::report_data::ReportData;
+use crate::resources::ResourceCurve;
 use crate::run::Run;
 use crate::svg::{Bar, BarChart, ChartLine, LineChart, ValueBar, ValueBars};
 use crate::workload::by_workload;
@@ -39,6 +40,7 @@ pub(crate) fn chart_groups(data: &ReportData) -> Vec<ChartGroup> {
             over_workers(cells),
             time_and_work(cells),
             learning(cells),
+            sparse_tables(cells),
             resources(cells),
         ];
         groups.extend(own.into_iter().filter(|group| !group.charts.is_empty()).map(|group| {
@@ -267,12 +269,13 @@ struct TestCurve {
     scale: f64,
 }
 
-const TEST_CURVES: [TestCurve; 2] = [
+const TEST_CURVES: [TestCurve; 3] = [
     TestCurve { name: "accuracy", title: "Test accuracy", unit: "%", scale: 100.0 },
     TestCurve { name: "loss", title: "Test loss", unit: "mean loss", scale: 1.0 },
+    TestCurve { name: "auc", title: "Test AUC", unit: "area", scale: 1.0 },
 ];
 
-/// Test accuracy and loss over steps and over time.
+/// Test accuracy, loss and AUC over steps and over time.
 fn learning(cells: &[&Cell]) -> ChartGroup {
     let panels = curve_panels(cells);
     let mut charts = Vec::new();
@@ -313,17 +316,42 @@ impl CurvePanel<'_> {
     }
 }
 
+/// The keys of steps and the entries in memory, where the model is sparse.
+fn sparse_tables(cells: &[&Cell]) -> ChartGroup {
+    ChartGroup {
+        title: "Keys and entries".into(),
+        note:
+            "Keys are those of worker 0's steps; their bytes are as they are sent, or 4 for each \
+               key if they are not. Entries are those of all servers, or of worker 0 if there are \
+               none, with their optimizer's state and their index. Curves are those of each cell's \
+               first run."
+                .into(),
+        charts: curves_over_time(cells, |run| &run.sparse),
+    }
+}
+
 /// Use of the machine, where the runs recorded it.
 fn resources(cells: &[&Cell]) -> ChartGroup {
+    ChartGroup {
+        title: "Resources".into(),
+        note: "CPU, memory and disks are those of worker 0's machine. Network is worker 0's own, \
+               or its host's where hosts are emulated. Curves are those of each cell's first run."
+            .into(),
+        charts: curves_over_time(cells, |run| &run.resources),
+    }
+}
+
+/// A chart for each title, with a line for each cell.
+fn curves_over_time(cells: &[&Cell], of: impl Fn(&Run) -> &[ResourceCurve]) -> Vec<String> {
     let mut titles: Vec<&str> = Vec::new();
-    for curve in cells.iter().flat_map(|cell| &cell.runs).flat_map(|run| &run.resources) {
+    for curve in cells.iter().flat_map(|cell| &cell.runs).flat_map(&of) {
         if !titles.contains(&curve.title) {
             titles.push(curve.title);
         }
     }
     let chart = |title: &&str| {
         let line = |cell: &&Cell| {
-            let curves = &cell.runs.first()?.resources;
+            let curves = of(cell.runs.first()?);
             let points = curves.iter().find(|curve| curve.title == *title)?.points.clone();
             (points.len() > 1).then(|| ChartLine {
                 label: cell.label.clone(),
@@ -340,13 +368,7 @@ fn resources(cells: &[&Cell]) -> ChartGroup {
         }
     };
     let charts: Vec<LineChart> = titles.iter().map(chart).collect();
-    ChartGroup {
-        title: "Resources".into(),
-        note: "CPU, memory and disks are those of worker 0's machine. Network is worker 0's own, \
-               or its host's where hosts are emulated. Curves are those of each cell's first run."
-            .into(),
-        charts: drawn(&charts),
-    }
+    drawn(&charts)
 }
 
 #[cfg(test)]

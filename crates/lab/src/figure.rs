@@ -25,6 +25,11 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "test_loss", title: "test loss", scale: 1.0, digits: 4 },
     Figure { name: "test_accuracy", title: "accuracy %", scale: 100.0, digits: 2 },
     Figure { name: "test_auc", title: "AUC", scale: 1.0, digits: 4 },
+    Figure { name: "keys_per_step", title: "keys/step", scale: 1.0, digits: 1 },
+    Figure { name: "key_bytes_per_step", title: "keys kB/step", scale: 1e-3, digits: 1 },
+    Figure { name: "value_bytes_per_step", title: "values kB/step", scale: 1e-3, digits: 1 },
+    Figure { name: "entries", title: "entries", scale: 1.0, digits: 0 },
+    Figure { name: "entry_bytes", title: "entries MB", scale: 1e-6, digits: 1 },
     Figure { name: "bytes_per_step", title: "kB/step", scale: 1e-3, digits: 1 },
     Figure { name: "network_bytes_per_second", title: "network MB/s", scale: 1e-6, digits: 2 },
     Figure { name: "peak_network_bytes_per_second", title: "peak MB/s", scale: 1e-6, digits: 2 },
@@ -43,7 +48,9 @@ impl Figure {
     /// The value in a run; none if the summary does not have it.
     ///
     /// Processor time and network traffic are sums over all tasks, CPU is the mean over the tasks'
-    /// machines, and memory and peaks are those of the task with the largest value.
+    /// machines, and memory and peaks are those of the task with the largest value. Keys are those
+    /// of a worker's step, on average. Entries are those of all servers; without servers each
+    /// worker has all.
     pub fn of(&self, summary: &StoredSummary) -> Option<f64> {
         let tasks = summary.tasks.iter();
         match self.name {
@@ -62,6 +69,11 @@ impl Figure {
             "peak_rss_bytes" => {
                 tasks.filter_map(|task| task.peak_rss_bytes).max().map(|bytes| bytes as f64)
             }
+            "keys_per_step" => per_worker_step(summary, |task| task.keys),
+            "key_bytes_per_step" => per_worker_step(summary, |task| task.key_bytes),
+            "value_bytes_per_step" => per_worker_step(summary, |task| task.value_bytes),
+            "entries" => held(summary, |task| task.entries),
+            "entry_bytes" => held(summary, |task| task.entry_bytes),
             name => summary.number(name),
         }
         .filter(|number| number.is_finite())
@@ -77,6 +89,21 @@ impl Figure {
         let digits = shown_digits(mean * self.scale, self.digits);
         format!("{} ± {}", self.format(mean), group_thousands(deviation * self.scale, digits))
     }
+}
+
+/// The mean over the steps of all workers; none if it is 0, as for models that are not sparse.
+fn per_worker_step(summary: &StoredSummary, of: impl Fn(&TaskSummary) -> u64) -> Option<f64> {
+    let (sum, steps) = summary
+        .worker_tasks()
+        .fold((0, 0), |(sum, steps), task| (sum + of(task), steps + task.steps));
+    (sum > 0 && steps > 0).then(|| sum as f64 / steps as f64)
+}
+
+/// What the servers hold together, or else the worker that holds most.
+fn held(summary: &StoredSummary, of: impl Fn(&TaskSummary) -> Option<u64>) -> Option<f64> {
+    let workers = summary.worker_tasks().filter_map(&of).max();
+    let servers = summary.tasks.iter().filter(|task| !task.is_worker()).filter_map(&of);
+    servers.reduce(|sum, more| sum + more).or(workers).map(|held| held as f64)
 }
 
 fn resources<'a>(
@@ -160,5 +187,24 @@ mod tests {
         let of = |name| Figure::named(name).unwrap().of(&summary);
         assert_eq!((of("cpu_seconds"), of("peak_rss_bytes")), (Some(3.5), Some(7.0)));
         assert_eq!(of("seconds"), None);
+        assert_eq!((of("keys_per_step"), of("entries")), (None, None), "a dense model has none");
+    }
+
+    #[test]
+    fn keys_are_those_of_a_step_and_entries_those_of_all_servers() {
+        let text = r#"{"tasks": [
+            {"task": "worker:0", "steps": 3, "keys": 30, "key_bytes": 60, "value_bytes": 1080},
+            {"task": "worker:1", "steps": 1, "keys": 10, "key_bytes": 20, "value_bytes": 360},
+            {"task": "ps:0", "steps": 4, "entries": 7, "entry_bytes": 700},
+            {"task": "ps:1", "steps": 4, "entries": 8, "entry_bytes": 800}]}"#;
+        let of = |text: &str, name| {
+            Figure::named(name).unwrap().of(&StoredSummary::parse(text).unwrap())
+        };
+        let names = ["keys_per_step", "key_bytes_per_step", "value_bytes_per_step"];
+        assert_eq!(names.map(|name| of(text, name)), [10.0, 20.0, 360.0].map(Some));
+        assert_eq!(["entries", "entry_bytes"].map(|name| of(text, name)), [15.0, 1500.0].map(Some));
+        let replicas = r#"{"tasks": [{"task": "worker:0", "entries": 7},
+                                     {"task": "worker:1", "entries": 7}]}"#;
+        assert_eq!(of(replicas, "entries"), Some(7.0));
     }
 }

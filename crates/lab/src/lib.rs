@@ -59,6 +59,7 @@ pub mod report;
 mod report_data;
 mod resources;
 mod run;
+mod sparse_curves;
 mod stats;
 mod svg;
 pub mod sweep_plan;

@@ -11,6 +11,7 @@ use crate::curve::Curve;
 use crate::event_file::{ScalarPoint, Scalars, read_scalars};
 use crate::job_keys::{default_keys, parse_job};
 use crate::resources::{ResourceCurve, read_resources};
+use crate::sparse_curves::read_sparse;
 
 /// The names that the coordinator can have.
 const COORDINATORS: [&str; 2] = ["worker:0", "chief:0"];
@@ -36,6 +37,8 @@ pub struct Run {
     pub by_time: BTreeMap<String, Curve>,
     /// How worker 0 used its machine; empty if resources were not sampled.
     pub resources: Vec<ResourceCurve>,
+    /// The keys and entries of a sparse model; empty if resources were not sampled.
+    pub sparse: Vec<ResourceCurve>,
 }
 
 impl Run {
@@ -56,10 +59,11 @@ impl Run {
             run.add_curves(read_scalars(&file, |tag| tag.starts_with(tags::TEST_PREFIX)));
         }
         let is_emulated = run.job.contains_key("cluster.emulate.hosts");
-        let folders = COORDINATORS.map(|task| path.join(task_folder(task)));
+        let folders = folders_of_coordinator(path);
         let mut found = folders.iter().map(|folder| read_resources(folder, is_emulated));
         run.resources = found.find(|curves| !curves.is_empty()).unwrap_or_default();
-        for curve in &mut run.resources {
+        run.sparse = read_sparse(path);
+        for curve in run.resources.iter_mut().chain(&mut run.sparse) {
             curve.points = thinned(std::mem::take(&mut curve.points));
         }
         Some(run)
@@ -88,12 +92,23 @@ impl Run {
 
 /// The event files of the tasks that test: the coordinator, or an evaluator.
 fn event_files(run: &Path) -> Vec<PathBuf> {
-    let mut folders = COORDINATORS.map(task_folder).to_vec();
-    folders.push(evaluator_folder(0));
-    let mut found: Vec<PathBuf> = folders
-        .iter()
-        .map(|folder| run.join(folder))
-        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten())
+    let mut folders = folders_of_coordinator(run).to_vec();
+    folders.push(run.join(evaluator_folder(0)));
+    let mut found: Vec<PathBuf> =
+        folders.iter().flat_map(|folder| event_files_in(folder)).collect();
+    found.sort();
+    found
+}
+
+/// The folders that the coordinator can have.
+pub(crate) fn folders_of_coordinator(run: &Path) -> [PathBuf; 2] {
+    COORDINATORS.map(|task| run.join(task_folder(task)))
+}
+
+/// The event files of a task's folder, the oldest first.
+pub(crate) fn event_files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(files::EVENTS_PREFIX))
         .map(|entry| entry.path())
         .collect();

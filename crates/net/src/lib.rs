@@ -31,7 +31,7 @@
 //!
 //! impl ServerObserver for Silent {
 //!     fn note(&mut self, _: Level, _: &str) {}
-//!     fn report(&mut self, _: &ServerTotals, _: &Stats) -> Vec<u8> {
+//!     fn report(&mut self, _: &ServerTotals, _: &Stats, _: &Store) -> Vec<u8> {
 //!         Vec::new()
 //!     }
 //!     fn tick(&mut self, _: &Server) -> Result<(), String> {

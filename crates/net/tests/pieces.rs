@@ -25,7 +25,7 @@ struct SilentServer;
 
 impl ServerObserver for SilentServer {
     fn note(&mut self, _: Level, _: &str) {}
-    fn report(&mut self, _: &ServerTotals, _: &Stats) -> Vec<u8> {
+    fn report(&mut self, _: &ServerTotals, _: &Stats, _: &Store) -> Vec<u8> {
         Vec::new()
     }
     fn tick(&mut self, _: &Server) -> Result<(), String> {

@@ -24,7 +24,7 @@ struct KillSwitch<'a>(&'a AtomicBool);
 
 impl ServerObserver for KillSwitch<'_> {
     fn note(&mut self, _: Level, _: &str) {}
-    fn report(&mut self, _: &ServerTotals, _: &Stats) -> Vec<u8> {
+    fn report(&mut self, _: &ServerTotals, _: &Stats, _: &Store) -> Vec<u8> {
         Vec::new()
     }
     fn tick(&mut self, _: &Server) -> Result<(), String> {

@@ -86,7 +86,7 @@ pub use phase_color::{PHASE_COLORS, PhaseColor, phase_color};
 pub use phases::{Clock, Phase, PhaseClock, PhaseTotals, Phases, Totals};
 pub use recorder::{
     PeerTraffic, ProgressReport, Recorder, RunPosition, RunStart, StepRecord, TestRecord,
-    TraceEvent, VisitTraffic, no_traffic,
+    TraceEvent, VisitTraffic, no_table, no_traffic,
 };
 pub use resources::{COLUMNS, Gauges, Sample, Usage, column, columns};
 pub use run_delay::RunDelay;
@@ -98,6 +98,6 @@ pub use stop_reason::StopReason;
 pub use task_summary::{ResourceUse, TaskSummary, WorkerTiming, merge_reports};
 pub use tensor_record::{TensorKind, TensorRecord, TensorValues};
 pub use test_pacer::{LoopProgress, TestLoad, TestPacer, pause_after};
-pub use touched_keys::TouchedKeys;
+pub use touched_keys::{TableUse, TouchedKeys};
 pub use verdict::{Facts, ServerFacts, Shares, Verdict, VerdictKind, WorkerFacts, verdict};
 pub use wall_clock::{short_seconds, unix_seconds};

@@ -39,7 +39,7 @@ use paceline_model::Score;
 use crate::phases::PhaseClock;
 use crate::task_summary::ResourceUse;
 use crate::tensor_record::TensorRecord;
-use crate::touched_keys::TouchedKeys;
+use crate::touched_keys::{TableUse, TouchedKeys};
 use crate::trace::Track;
 
 /// Receives what happens in a training loop.
@@ -133,6 +133,8 @@ pub struct RunPosition<'a> {
     pub global_step: u64,
     /// Reports the bytes that the task has exchanged with each peer so far.
     pub traffic: &'a VisitTraffic<'a>,
+    /// Returns what the task holds of a sparse model's parameters; `None` if it holds none.
+    pub table: &'a dyn Fn() -> Option<TableUse>,
 }
 
 /// Passes the totals of each peer to a function.
@@ -151,6 +153,11 @@ pub struct PeerTraffic {
 
 /// A [`VisitTraffic`] for a task without peers.
 pub fn no_traffic(_visit: &mut dyn FnMut(PeerTraffic)) {}
+
+/// The [`RunPosition::table`] of a task that holds no sparse model.
+pub fn no_table() -> Option<TableUse> {
+    None
+}
 
 /// A step that a worker made.
 #[derive(Clone, Copy)]
@@ -187,7 +194,7 @@ impl<'a> StepRecord<'a> {
             touched: TouchedKeys::default(),
             clock,
             tested: Duration::ZERO,
-            position: RunPosition { global_step: step + 1, traffic: &no_traffic },
+            position: RunPosition { global_step: step + 1, traffic: &no_traffic, table: &no_table },
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use crate::recorder::{PeerTraffic, TraceEvent};
 use crate::task_summary::ResourceUse;
+use crate::touched_keys::TableUse;
 
 /// Receives what happens in a server, as a [`Recorder`](crate::Recorder) receives what happens in a
 /// training loop. Every method has an empty default body; `()` records nothing.
@@ -55,6 +56,8 @@ pub struct GradientTotals {
     pub phase_seconds: Vec<(&'static str, f64)>,
     /// Seconds in which those threads were ready to run but had no core, if it is known.
     pub run_delay_seconds: Option<f64>,
+    /// What it holds of a sparse model's parameters.
+    pub table: Option<TableUse>,
     /// What it has seen of each worker, in the order of their slots; empty except on server 0.
     pub workers: Vec<WorkerTotals>,
 }

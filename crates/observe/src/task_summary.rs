@@ -8,6 +8,7 @@ use crate::phases::{EVALUATION, Phase, Phases, Totals};
 use crate::process;
 use crate::resources::{Usage, column};
 use crate::role;
+use crate::touched_keys::{TableUse, TouchedKeys};
 
 /// What one task did. Seconds are wall-clock seconds unless they say otherwise.
 ///
@@ -36,6 +37,21 @@ pub struct TaskSummary {
     pub peak_pss_bytes: Option<u64>,
     /// Examples that a worker trained on.
     pub examples: u64,
+    /// Worker of a sparse model: the keys of its batches.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub keys: u64,
+    /// Bytes of these keys: as they were sent, 4 each if they were not.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub key_bytes: u64,
+    /// Bytes of the parameters of these keys, once for each batch.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub value_bytes: u64,
+    /// Task that holds parameters of a sparse model: the keys that have them in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u64>,
+    /// Bytes of these parameters, with their optimizer's state and their index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry_bytes: Option<u64>,
     /// Server: the mean staleness of the gradients it applied, in updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness_mean: Option<f64>,
@@ -109,6 +125,12 @@ impl TaskSummary {
         self.dropped += other.dropped;
         self.lost += other.lost;
         self.examples += other.examples;
+        self.keys += other.keys;
+        self.key_bytes += other.key_bytes;
+        self.value_bytes += other.value_bytes;
+        // Of processes in succession, the later one has what there is.
+        self.entries = other.entries.or(self.entries);
+        self.entry_bytes = other.entry_bytes.or(self.entry_bytes);
         self.seconds += other.seconds;
         self.sent_bytes += other.sent_bytes;
         self.sent_before_bytes += other.sent_before_bytes;
@@ -131,6 +153,14 @@ impl TaskSummary {
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
         self.peak_pss_bytes = self.peak_pss_bytes.max(other.peak_pss_bytes);
         self.resources = self.resources.take().or(other.resources.clone());
+    }
+
+    /// States what the task's batches touched and what it holds of a sparse model.
+    pub fn set_sparse(&mut self, touched: TouchedKeys, table: Option<TableUse>) {
+        (self.keys, self.key_bytes) = (touched.keys, touched.key_bytes);
+        self.value_bytes = touched.value_bytes();
+        self.entries = table.map(|table| table.entries);
+        self.entry_bytes = table.map(|table| table.bytes);
     }
 
     /// Moves the time of tests from phase `wait` to phase `evaluation`, which every worker has.

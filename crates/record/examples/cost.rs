@@ -7,7 +7,9 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use paceline_observe::{PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord};
+use paceline_observe::{
+    PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord, no_table,
+};
 use paceline_record::{EventLog, EventLogConfig, EventWriter, SampleSpacing};
 
 const TIMES: u64 = 2_000_000;
@@ -53,7 +55,7 @@ fn main() -> io::Result<()> {
                 visit(PeerTraffic { peer, sent_bytes: step, received_bytes: step });
             }
         };
-        let position = RunPosition { global_step: step, traffic: &traffic };
+        let position = RunPosition { global_step: step, traffic: &traffic, table: &no_table };
         log.step(&StepRecord { step, position, ..first })?;
     }
     report("step of an event log in which nothing is due", started);

@@ -19,6 +19,7 @@ use crate::loss_curve::LossCurve;
 use crate::names::tags;
 use crate::phase_curves::{PhaseCurves, WorkerProgress};
 use crate::resource_curves::{ResourceCurves, SampleSpacing};
+use crate::table_curves::TableCurves;
 use crate::telemetry::{Notice, Telemetry};
 use crate::tensor_curves::TensorCurves;
 use crate::test_curves::TestCurves;
@@ -108,6 +109,7 @@ struct Curves {
     losses: LossCurve,
     tests: TestCurves,
     phases: PhaseCurves,
+    table: TableCurves,
     tensors: TensorCurves,
 }
 
@@ -118,6 +120,7 @@ impl Curves {
             tests: TestCurves::new(events, begun),
             losses: LossCurve::new(events, loss_every, begun),
             phases: PhaseCurves::new(events),
+            table: TableCurves::new(events),
             tensors: TensorCurves::new(begun),
         }
     }
@@ -200,7 +203,9 @@ impl EventLog {
         let Some(events) = &mut self.events else { return Ok(()) };
         let StepRecord { clock, tested, touched, .. } = *record;
         let now = WorkerProgress { phases: clock.totals(), tested, steps: self.steps, touched };
-        self.curves.phases.write(events, record.position.global_step, now)
+        let RunPosition { global_step, table, .. } = record.position;
+        self.curves.phases.write(events, global_step, now)?;
+        self.curves.table.write(events, global_step, table())
     }
 
     fn write_end(&mut self, success: bool) -> io::Result<()> {

@@ -60,6 +60,7 @@ mod resource_table;
 mod run_dir;
 mod server_event_log;
 mod summary;
+mod table_curves;
 mod task_log;
 mod telemetry;
 mod tensor_curves;

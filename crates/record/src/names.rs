@@ -184,6 +184,12 @@ pub mod tags {
     pub const KEY_BYTES_PER_STEP: &str = "work_sparse/key_bytes_per_step";
     /// Bytes of the parameters of these keys.
     pub const VALUE_BYTES_PER_STEP: &str = "work_sparse/value_bytes_per_step";
+    /// The keys of a sparse model whose parameters a task has in memory.
+    pub const ENTRIES: &str = "work_sparse/entries";
+    /// Bytes of these parameters, with their optimizer's state and their index.
+    pub const ENTRY_BYTES: &str = "work_sparse/entry_bytes";
+    /// What the tags of sparse models begin with.
+    pub const SPARSE_PREFIX: &str = "work_sparse/";
     /// The mean staleness of the gradients that a server applied, in updates.
     pub const STALENESS: &str = "work_pace/staleness";
     /// The histogram of the staleness of all gradients that a server applied.

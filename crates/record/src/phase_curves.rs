@@ -121,8 +121,9 @@ impl PhaseCurves {
         // After a rewind the totals may be less than before.
         let mean = |now: u64, before: u64| now.saturating_sub(before) as f32 / steps as f32;
         let keys = mean(now.touched.keys, before.touched.keys);
-        let numbers = mean(now.touched.numbers, before.touched.numbers);
-        for (tag, value) in self.touched.iter().zip([keys, 4.0 * keys, 4.0 * numbers]) {
+        let key_bytes = mean(now.touched.key_bytes, before.touched.key_bytes);
+        let value_bytes = mean(now.touched.value_bytes(), before.touched.value_bytes());
+        for (tag, value) in self.touched.iter().zip([keys, key_bytes, value_bytes]) {
             events.scalar(tag, step, value)?;
         }
         Ok(())

@@ -12,6 +12,7 @@ use crate::error::RunFileError;
 use crate::events::{EventWriter, Histogram};
 use crate::names::tags;
 use crate::resource_curves::{ResourceCurves, SampleSpacing};
+use crate::table_curves::TableCurves;
 use crate::telemetry::{Notice, Telemetry};
 use crate::timeline::TaskTrace;
 use crate::worker_curves::WorkerCurves;
@@ -55,6 +56,7 @@ pub struct ServerEventLog {
     events: Option<EventWriter>,
     resources: Option<ResourceCurves>,
     workers: WorkerCurves,
+    table: TableCurves,
 }
 
 impl ServerEventLog {
@@ -66,8 +68,9 @@ impl ServerEventLog {
         let workers = &config.workers;
         let start = |spacing| ResourceCurves::start(dir, spacing, workers, &mut events, &telemetry);
         let resources = config.sample.map(start).transpose()?;
+        let table = TableCurves::new(&mut events);
         let (events, workers) = (Some(events), WorkerCurves::default());
-        Ok(Self { dir: dir.to_owned(), config, telemetry, events, resources, workers })
+        Ok(Self { dir: dir.to_owned(), config, telemetry, events, resources, workers, table })
     }
 
     fn write_samples(&mut self, global_step: u64, totals: TotalsReader<'_>) -> io::Result<()> {
@@ -80,7 +83,9 @@ impl ServerEventLog {
         if !resources.has_news() || !resources.write(events)? {
             return Ok(());
         }
-        self.workers.write(events, global_step, totals())
+        let totals = totals();
+        self.table.write(events, global_step, totals.table)?;
+        self.workers.write(events, global_step, totals)
     }
 
     fn write_end(&mut self, staleness: &StalenessCounts) -> io::Result<()> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use paceline_model::{OpNode, Score, Tally};
 use paceline_observe::{
     GradientTotals, Phase, PhaseClock, Recorder, RunStart, ServerRecorder, StalenessCounts,
-    StepRecord, TestRecord, WorkerTotals,
+    StepRecord, TableUse, TestRecord, WorkerTotals,
 };
 use paceline_record::events::{EventWriter, HParam, Histogram, SessionStatus};
 use paceline_record::{
@@ -266,6 +266,7 @@ fn a_server_log_has_curves_of_its_workers_and_a_histogram_of_staleness() {
             gradient_ms: 5 * gradients,
             held_ms: 0,
         }],
+        table: Some(TableUse { entries: 100 * gradients, bytes: 4_000 * gradients }),
         ..GradientTotals::default()
     };
     log.start();
@@ -285,6 +286,10 @@ fn a_server_log_has_curves_of_its_workers_and_a_histogram_of_staleness() {
     let report = read(dir.path());
     assert_eq!(points(&report, ".", "work_pace/staleness"), [(10, 2.0), (20, 2.0)]);
     assert_eq!(points(&report, ".", "work_pace/worker_0/gradient_ms"), [(10, 5.0), (20, 5.0)]);
+    let entries = [(0, 100.0), (10, 200.0), (20, 300.0)];
+    assert_eq!(points(&report, ".", "work_sparse/entries"), entries);
+    let bytes = entries.map(|(step, entries)| (step, 40.0 * entries));
+    assert_eq!(points(&report, ".", "work_sparse/entry_bytes"), bytes);
     let histogram = json!([[3, [[-0.5, 0.5, 0.0], [0.5, 2.5, 3.0]]]]);
     assert_eq!(report["runs"]["."]["histograms"]["work_staleness"], histogram);
 }

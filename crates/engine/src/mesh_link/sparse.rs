@@ -7,11 +7,18 @@ use paceline_model::{Model, SparseModel};
 use paceline_net::{KeyedGradient, LinkError, LinkOutcome};
 use paceline_observe::{Phase, PhaseClock};
 
-use super::{MeshLink, MeshModel, MeshStart};
+use super::{MeshLink, MeshStart};
 use crate::error::TrainError;
 use crate::link::{PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::StepObserver;
-use crate::sparse::{check_room, empty_table};
+use crate::sparse::{all_keys, check_room, empty_table};
+
+/// The model of a replica.
+#[derive(Clone, Copy)]
+pub(crate) enum MeshModel<'a> {
+    Dense(&'a dyn Model),
+    Sparse(&'a dyn SparseModel),
+}
 
 impl<'a> MeshModel<'a> {
     /// The sparse model if there is one, and otherwise the dense one.
@@ -36,7 +43,7 @@ impl MeshStart<'_> {
     pub(super) fn table_replica(&self, model: &dyn SparseModel) -> Result<Replica, TrainError> {
         let (settings, layout) = (self.settings, model.layout());
         let config = self.config(layout);
-        let table = empty_table(settings, model, 0..layout.keys())?;
+        let table = empty_table(settings, model, all_keys(model))?;
         let newest = self.newest_checkpoint();
         if let Some(from) = newest.as_ref().or(self.from) {
             return Ok(Replica::of_table(config, from.fill(layout, table)?, from.step()));

@@ -10,6 +10,6 @@ mod worker;
 pub(crate) use evaluator::SparseEvaluator;
 pub(crate) use hogwild::{HogwildTrainer, TableTrainer};
 pub(crate) use in_place::InPlaceWorker;
-pub(crate) use new_table::{check_room, empty_table, for_each_piece};
+pub(crate) use new_table::{all_keys, check_room, empty_table, for_each_piece, table_use};
 pub(crate) use table_link::{SharedTable, TableLink};
 pub(crate) use worker::SparseWorker;

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use paceline_exchange::{ChunkMarks, SlotMark};
 use paceline_model::{ParamTable, SparseModel, Table};
 use paceline_net::LinkOutcome;
-use paceline_observe::{Phase, PhaseClock};
+use paceline_observe::{Phase, PhaseClock, TableUse};
 
-use super::new_table::{check_room, empty_table, for_each_piece};
+use super::new_table::{all_keys, check_room, empty_table, for_each_piece, table_use};
 use crate::checkpoint::{CheckpointWriter, ResumePoint};
 use crate::context::VisitPiece;
 use crate::error::TrainError;
@@ -84,7 +84,7 @@ fn table_for(
     model: &dyn SparseModel,
     threads: usize,
 ) -> Result<ParamTable, TrainError> {
-    match empty_table(settings, model, 0..model.layout().keys())? {
+    match empty_table(settings, model, all_keys(model))? {
         ParamTable::Flat(table) if threads == 1 && steps_in_place(&table, model) => {
             table.with_sums().map(ParamTable::Flat).map_err(TrainError::Settings)
         }
@@ -159,6 +159,10 @@ impl Link for TableLink<'_> {
 
     fn global_step(&self) -> u64 {
         self.shared.steps.load(Ordering::Relaxed)
+    }
+
+    fn table_use(&self) -> Option<TableUse> {
+        Some(table_use(&self.shared.table))
     }
 
     fn request_stop(&mut self, _reason: &str) -> Result<(), TrainError> {

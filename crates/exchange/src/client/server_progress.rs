@@ -216,14 +216,15 @@ impl ServerProgress {
         (self.final_from, self.cursor) = (self.chunks.len(), self.chunks.len());
     }
 
-    /// Requests a range of the wanted keys from a server of a sparse model.
-    pub(super) fn request_keys(&mut self, wanted: &[u32], range: Range<usize>) {
+    /// Requests a range of the wanted keys from a server of a sparse model; the bytes they take.
+    pub(super) fn request_keys(&mut self, wanted: &[u32], range: Range<usize>) -> usize {
         let Some(keys) = &mut self.keys else { unreachable!("the model is sparse") };
         keys.encoded.clear();
         encode_keys(self.shard.start as u32, &wanted[range.clone()], &mut keys.encoded);
         if let Some(chunk) = self.chunks.first_mut() {
             chunk.values.range = range.start * keys.width..range.end * keys.width;
         }
+        keys.encoded.len()
     }
 
     /// The requested values have arrived, and a gradient of them will follow.

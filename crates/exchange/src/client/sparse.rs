@@ -38,7 +38,8 @@ impl Client {
         }
         let due = self.links[0].keys.as_ref().map_or(0, |requests| requests.due.len());
         assert!(!ahead || due == 1, "keys ahead of {due} batches");
-        self.request(keys);
+        let bytes = self.request(keys);
+        self.key_bytes += if resume || ahead { bytes } else { 0 };
         self.begin(Operation::Pull { resume, ahead });
     }
 
@@ -48,7 +49,7 @@ impl Client {
     /// # Panics
     /// As [`Client::begin_push`], or if no keys were requested.
     pub fn begin_push_keys(&mut self, step: u64, examples: u32, next: &[u32]) {
-        self.request(next);
+        self.key_bytes += self.request(next);
         for requests in self.links.iter_mut().filter_map(|link| link.keys.as_mut()) {
             let Some(oldest) = requests.due.pop_front() else {
                 panic!("a gradient of keys that were not requested")
@@ -56,6 +57,12 @@ impl Client {
             requests.pushing = oldest;
         }
         self.begin_push(step, examples);
+    }
+
+    /// Bytes of the keys that the batches of this client have requested so far, as they are sent.
+    /// Keys that are only read do not count.
+    pub fn key_bytes(&self) -> u64 {
+        self.key_bytes
     }
 
     /// The numbers of each key.
@@ -76,15 +83,18 @@ impl Client {
         counts.max().unwrap_or(0)
     }
 
-    fn request(&mut self, keys: &[u32]) {
+    /// Requests keys from their servers; the bytes that they take.
+    fn request(&mut self, keys: &[u32]) -> u64 {
         assert!(self.is_complete(), "one operation at a time");
         let (mut from, most) = (0, max_keys(self.config.width));
+        let mut bytes = 0;
         for link in &mut self.links {
             let to = from + keys[from..].partition_point(|&key| (key as usize) < link.shard.end);
             assert!(to - from <= most, "{} keys of one server", to - from);
-            link.request_keys(keys, from..to);
+            bytes += link.request_keys(keys, from..to);
             from = to;
         }
         assert_eq!(from, keys.len(), "keys beyond the parameters");
+        bytes as u64
     }
 }

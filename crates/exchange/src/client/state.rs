@@ -34,6 +34,8 @@ pub struct Client {
     /// Pushes completed before the run went back, until the client knows how far it went back.
     pub(super) pushed_before: u64,
     pub(super) lost_pushes: u64,
+    /// Bytes of all keys that its batches have requested, as they are sent.
+    pub(super) key_bytes: u64,
 }
 
 impl Client {
@@ -57,6 +59,7 @@ impl Client {
             generation: Generation::default(),
             pushed_before: 0,
             lost_pushes: 0,
+            key_bytes: 0,
         }
     }
 

@@ -61,6 +61,12 @@ impl Replica {
         let Some(keyed) = &mut self.keyed else { panic!("the model is not sparse") };
         let base = keyed.table.keys().start as u32;
         keyed.own.set(base, keys, keyed.frame_keys);
+        keyed.key_bytes += keyed.own.encoded.len() as u64;
+    }
+
+    /// Bytes of the keys of all steps of this worker so far, as each peer gets them.
+    pub fn key_bytes(&self) -> u64 {
+        self.keyed.as_ref().map_or(0, |keyed| keyed.key_bytes)
     }
 
     /// The digest by which the replicas are compared before the present step.

@@ -29,13 +29,15 @@ pub(super) struct TableReplica {
     pub(super) incoming: Option<IncomingState>,
     /// The digest of the whole table after a step.
     pub(super) whole_digest: Cell<Option<(u64, u64)>>,
+    /// Bytes of the keys of all steps, as they are sent.
+    pub(super) key_bytes: u64,
 }
 
 /// The keys of a gradient, encoded frame by frame.
 #[derive(Default)]
 pub(super) struct OwnKeys {
     pub(super) keys: Vec<u32>,
-    encoded: Vec<u8>,
+    pub(super) encoded: Vec<u8>,
     /// Where the encoded keys of each frame end.
     pub(super) ends: Vec<usize>,
 }
@@ -78,6 +80,7 @@ impl TableReplica {
             spare: KeyedBuffer::default(),
             incoming: None,
             whole_digest: Cell::new(None),
+            key_bytes: 0,
         }
     }
 

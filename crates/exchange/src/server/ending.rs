@@ -93,7 +93,7 @@ impl Server {
         }
         self.collect_since_ms = None;
         let mut reports = self.reports.list();
-        reports.push(TaskReport { slot: None, bytes: host.report(&self.stats) });
+        reports.push(TaskReport { slot: None, bytes: host.report(&self.stats, &self.store) });
         let bytes = TaskReport::encode_list(&reports);
         let pieces = bytes.chunks(CONTROL_BYTES);
         let last = pieces.len() - 1;

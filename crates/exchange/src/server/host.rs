@@ -4,7 +4,7 @@
 //! simulation is one host, the network crate another.
 
 use super::state::Server;
-use crate::{ConnId, FrameBody, Generation, Header, Stats};
+use crate::{ConnId, FrameBody, Generation, Header, Stats, Store};
 
 /// How much a note matters to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,8 +63,8 @@ pub trait Host {
     fn note(&mut self, level: Level, text: &str);
 
     /// Returns the server's own report, which joins those of the workers when the coordinator
-    /// collects them. `stats` says what became of the pushes.
-    fn report(&mut self, stats: &Stats) -> Vec<u8>;
+    /// collects them. `stats` says what became of the pushes, `store` has the parameters.
+    fn report(&mut self, stats: &Stats, store: &Store) -> Vec<u8>;
 
     /// Takes the checkpoint that the coordinator requested for `step`.
     ///

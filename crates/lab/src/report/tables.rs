@@ -20,14 +20,21 @@ pub(super) struct TableSection {
 /// The tables of a report that have rows. The table of results comes first.
 pub(super) fn all_tables(data: &ReportData) -> Vec<TableSection> {
     let section = |title, note, table| TableSection { title, note, table };
+    let has_keys = |cell: &Cell| {
+        FIGURES.iter().any(|figure| is_sparse(figure) && cell.figure(figure).is_some())
+    };
     let mut sections = vec![
         section("Results", RESULTS_NOTE, results(data, is_main)),
         section("Published figures", "", references(data)),
         section("Published findings", "", findings(data)),
         section("Predicted from the links", PREDICTIONS_NOTE, predictions(data)),
         section("What limited the runs", "", verdicts(data)),
-        section("Steps and resources", RESOURCES_NOTE, results(data, |figure| !is_main(figure))),
+        section("Steps and resources", RESOURCES_NOTE, results(data, is_other)),
     ];
+    if data.cells.iter().any(has_keys) {
+        let at = sections.len() - 1;
+        sections.insert(at, section("Keys and entries", SPARSE_NOTE, results(data, is_sparse)));
+    }
     sections.retain(|section| section.title == "Results" || !section.table.rows.is_empty());
     sections
 }
@@ -39,6 +46,18 @@ const MAIN_FIGURES: [&str; 5] =
 
 fn is_main(figure: &Figure) -> bool {
     MAIN_FIGURES.contains(&figure.name)
+}
+
+/// The figures that only sparse models have.
+const SPARSE_FIGURES: [&str; 5] =
+    ["keys_per_step", "key_bytes_per_step", "value_bytes_per_step", "entries", "entry_bytes"];
+
+fn is_sparse(figure: &Figure) -> bool {
+    SPARSE_FIGURES.contains(&figure.name)
+}
+
+fn is_other(figure: &Figure) -> bool {
+    !is_main(figure) && !is_sparse(figure)
 }
 
 /// Figures that the table of results shows only if a reference names them.
@@ -171,6 +190,10 @@ pub(super) fn predictions(data: &ReportData) -> ReportTable {
 }
 
 const RESULTS_NOTE: &str = "Means, and the standard deviation of repeats.";
+
+const SPARSE_NOTE: &str = "Keys are those of a worker's step, on average; their bytes are as they \
+     are sent, or 4 for each key if they are not. Entries are the keys in memory at the end, of \
+     all servers, or without servers of one worker. Their bytes include state and index.";
 
 const RESOURCES_NOTE: &str = "Processor time is the sum over all tasks, memory that of the \
      largest task.";

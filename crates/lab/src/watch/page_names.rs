@@ -53,6 +53,8 @@ fn tag_names() -> Value {
         "keysPerStep": tags::KEYS_PER_STEP,
         "keyBytesPerStep": tags::KEY_BYTES_PER_STEP,
         "valueBytesPerStep": tags::VALUE_BYTES_PER_STEP,
+        "entries": tags::ENTRIES,
+        "entryBytes": tags::ENTRY_BYTES,
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use super::atomic_cells::{AtomicCell, AtomicCells, load_all};
 use super::entry_policy::{COUNTS, EntryPolicy};
 use super::entry_rule::EntryRule;
+use super::key_places::KeyPart;
 use super::slabs::Slabs;
 use crate::kernels::prefetch;
 use crate::layout::{Group, Layout};
@@ -28,13 +29,17 @@ const FEW: usize = 64;
 pub struct EntryTable {
     pub(super) spec: OptimizerSpec,
     pub(super) rule: EntryRule,
-    /// The keys it holds.
+    /// The keys it holds. Everywhere else in the table a key is named by its place among them.
+    pub(super) part: KeyPart,
+    /// The places of these keys.
     keys: Range<usize>,
-    /// The flat parameters of those keys.
+    /// The flat parameters at those places.
     params: Range<usize>,
     pub(super) width: usize,
     /// Keys below this are features, those from it on are touched by every example.
     pub(super) features: usize,
+    /// The model's number of features.
+    inputs: usize,
     /// The tensors of the shared keys.
     pub(super) shared: Vec<SharedRun>,
     pub(super) birth: EntryBirth,
@@ -68,12 +73,12 @@ impl EntryTable {
     pub(super) fn new(
         spec: OptimizerSpec,
         model: &dyn SparseModel,
-        keys: Range<usize>,
+        part: KeyPart,
         seed: u64,
         policy: EntryPolicy,
     ) -> Result<Self, String> {
         let rule = EntryRule::of(&spec).unwrap_or_else(|reason| panic!("{reason}"));
-        let (layout, features) = (model.layout(), model.inputs());
+        let (layout, inputs, keys) = (model.layout(), model.inputs(), part.places());
         assert!(keys.end <= layout.keys(), "{keys:?} is outside the layout");
         assert!(u32::try_from(keys.end).is_ok(), "{keys:?} ends above what a key can hold");
         let width = layout.width();
@@ -83,8 +88,9 @@ impl EntryTable {
             policy,
             params: layout.params_of(keys.clone()),
             width,
-            features,
-            shared: shared_runs(layout, features),
+            features: part.shared_place(),
+            inputs,
+            shared: shared_runs(layout, inputs),
             birth: model.birth(seed),
             index: AtomicCells::zeros(keys.len())?,
             slabs: Slabs::new(cells),
@@ -92,6 +98,7 @@ impl EntryTable {
             sink: AtomicCells::zeros(cells)?,
             rate: AtomicCell::new(spec.weights.rate_at(0)),
             keys,
+            part,
             spec,
         };
         table.create_shared();
@@ -103,10 +110,12 @@ impl EntryTable {
         let table = Self {
             spec: self.spec.clone(),
             rule: self.rule,
+            part: self.part.clone(),
             keys: self.keys.clone(),
             params: self.params.clone(),
             width: self.width,
             features: self.features,
+            inputs: self.inputs,
             shared: self.shared.clone(),
             birth: self.birth.clone(),
             policy: self.policy,
@@ -374,8 +383,9 @@ impl EntryTable {
 
     /// The numbers that a key starts from.
     fn first_numbers(&self, key: u32, out: &mut [f32]) {
-        let Some(at) = (key as usize).checked_sub(self.features) else {
-            return self.birth.feature(key, out);
+        let key = self.part.key_at(key as usize);
+        let Some(at) = key.checked_sub(self.inputs) else {
+            return self.birth.feature(key as u32, out);
         };
         out.fill(0.0);
         let shared = self.birth.shared.get(at * self.width..).unwrap_or_default();

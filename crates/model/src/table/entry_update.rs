@@ -89,7 +89,7 @@ impl EntryTable {
 
     /// Updates a key that every example touches. Its numbers may belong to several tensors.
     fn update_shared(&self, step: u64, key: u32, grad: &[f32], columns: &mut BlockColumns) {
-        let (start, entry) = (key as usize * self.width, self.born(key));
+        let (start, entry) = (self.part.key_at(key as usize) * self.width, self.born(key));
         for run in &self.shared {
             let (from, to) = (run.range.start.max(start), run.range.end.min(start + self.width));
             for from in (from..to).step_by(BLOCK) {

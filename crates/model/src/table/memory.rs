@@ -61,6 +61,19 @@ impl TableMemory {
 }
 
 impl ParamTable {
+    /// The bytes of the index, the entries that exist and their state; of a flat table, of all
+    /// keys.
+    pub fn used_bytes(&self) -> u64 {
+        match self {
+            ParamTable::Flat(table) => (size_of::<f32>() * table.width * table.len()) as u64,
+            ParamTable::Entries(table) => {
+                let keys = self.keys().len();
+                let memory = TableMemory::of(&table.spec, table.width, keys, table.policy);
+                memory.fixed + memory.entry * table.entries() as u64
+            }
+        }
+    }
+
     /// Checks that every key that an update has named has found room for its entry.
     ///
     /// # Errors
@@ -71,12 +84,10 @@ impl ParamTable {
             return Ok(());
         }
         let (keys, entries) = (self.keys().len(), table.entries());
-        let memory = TableMemory::of(&table.spec, table.width, keys, table.policy);
-        let bytes = memory.fixed + memory.entry * entries as u64;
         Err(format!(
             "the table has {entries} of {keys} keys, which take {}, and cluster.memory has no room \
              for more; raise it, set model.min_count or model.evict_after, or use more servers",
-            memory_text(bytes.into())
+            memory_text(self.used_bytes().into())
         ))
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::entry_policy::EntryPolicy;
 use super::entry_rule::EntryRule;
 use super::entry_table::EntryTable;
+use super::key_places::{KeyPart, KeyRun};
 use super::storage::Table;
 use crate::optimizer::OptimizerSpec;
 use crate::sparse_model::SparseModel;
@@ -111,10 +112,29 @@ impl ParamTable {
         seed: u64,
         policy: EntryPolicy,
     ) -> Result<Self, String> {
+        let part = KeyPart::contiguous(keys, model.inputs());
+        Self::allocate_part(spec, model, part, seed, policy)
+    }
+
+    /// The same as [`ParamTable::allocate_with`], of the keys that a server holds. Its methods take
+    /// their places for keys; [`key_runs`](Self::key_runs) has the keys.
+    ///
+    /// # Errors
+    /// As [`ParamTable::allocate`].
+    ///
+    /// # Panics
+    /// As [`ParamTable::new`].
+    pub fn allocate_part(
+        spec: OptimizerSpec,
+        model: &dyn SparseModel,
+        part: KeyPart,
+        seed: u64,
+        policy: EntryPolicy,
+    ) -> Result<Self, String> {
         if model.layout().width() == 1 {
-            return Table::allocate(spec, model.layout(), keys).map(ParamTable::Flat);
+            return Table::allocate(spec, model.layout(), part.places()).map(ParamTable::Flat);
         }
-        let table = EntryTable::new(spec, model, keys, seed, policy)?;
+        let table = EntryTable::new(spec, model, part, seed, policy)?;
         Ok(ParamTable::Entries(Box::new(table)))
     }
 
@@ -139,6 +159,26 @@ impl ParamTable {
         match self {
             ParamTable::Flat(table) => table.range(),
             ParamTable::Entries(table) => table.keys(),
+        }
+    }
+
+    /// The keys it holds as the model counts them, and their places, by which the other methods
+    /// name them.
+    pub fn key_runs(&self) -> Vec<KeyRun> {
+        match self {
+            ParamTable::Flat(table) => {
+                vec![KeyRun { keys: table.range(), place: table.range().start }]
+            }
+            ParamTable::Entries(table) => table.part.runs().collect(),
+        }
+    }
+
+    /// Turns places of keys into the keys, as the model counts them.
+    pub fn name_keys(&self, places: &mut [u32]) {
+        if let ParamTable::Entries(table) = self {
+            for place in places {
+                *place = table.part.key_at(*place as usize) as u32;
+            }
         }
     }
 

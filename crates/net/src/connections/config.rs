@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use paceline_exchange::ClientConfig;
+use paceline_model::KeyPlaces;
 use paceline_trust::Credentials;
 
 /// How a worker or an evaluator reaches the servers of its run.
@@ -12,6 +13,8 @@ pub struct ConnectConfig {
     pub client: ClientConfig,
     /// The servers' addresses, `host:port`, in the order of their indices.
     pub servers: Vec<String>,
+    /// The places of a sparse model's keys on the servers, if they are not those of their numbers.
+    pub order: Option<KeyPlaces>,
     /// What this task shows to the servers and demands of them.
     pub credentials: Credentials,
     /// The time that [`ServerConnections::connect`](crate::ServerConnections::connect) waits for
@@ -31,6 +34,7 @@ impl ConnectConfig {
         Self {
             client,
             servers,
+            order: None,
             credentials: Credentials::default().trusting_loopback(),
             start_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(610),

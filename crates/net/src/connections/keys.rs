@@ -12,6 +12,7 @@ use paceline_model::AlignedBuffer;
 
 use super::server_connections::{ReturnWhen, ServerConnections};
 use crate::error::LinkError;
+use crate::mesh::KeyedGradient;
 use crate::observer::LinkObserver;
 use crate::outcome::LinkOutcome;
 
@@ -24,40 +25,47 @@ impl ServerConnections {
         values: &mut AlignedBuffer,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
-        self.check_count(keys)?;
+        let places = self.place(keys)?;
         if self.has_rewound {
             return Ok(LinkOutcome::Rewound);
         }
-        self.client.begin_pull_keys(keys, purpose);
+        self.client.begin_pull_keys(places.as_deref().unwrap_or(keys), purpose);
+        self.keep(places);
         self.params.resize(keys.len() * self.client.width());
         let pulled = self.complete_whole(&[], ReturnWhen::Answered, observer)?;
         if pulled == LinkOutcome::Done(()) {
-            mem::swap(values, &mut self.params);
+            self.hand_over(values);
         }
         Ok(pulled)
     }
 
-    /// Pushes the gradient of the batch of plan step `step`, one number for each value of the keys
-    /// that were pulled first, and requests the values of `next`. Returns when both are sent.
+    /// Pushes the gradient of the batch of plan step `step`, the numbers of the keys that were
+    /// pulled first, and requests the values of `next`. Returns when both are sent.
     pub fn push_keys(
         &mut self,
         step: u64,
-        examples: u32,
-        grad: &[f32],
+        gradient: KeyedGradient<'_>,
         next: &[u32],
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
-        self.check_count(next)?;
+        let places = self.place(next)?;
         if self.has_rewound {
             return Ok(LinkOutcome::Rewound);
         }
-        self.client.begin_push_keys(step, examples, next);
+        let KeyedGradient { examples, keys, values } = gradient;
+        self.client.begin_push_keys(step, examples, places.as_deref().unwrap_or(next));
+        self.keep(places);
         observer.sending_gradient(step);
         self.params.resize(next.len() * self.client.width());
         // If the connection breaks, it must be sent again after this call has returned.
         let mut pushed = mem::take(&mut self.pushed);
-        pushed.clear();
-        pushed.extend_from_slice(grad);
+        match &self.config.order {
+            Some(order) => order.gather(keys, values, &mut pushed),
+            None => {
+                pushed.clear();
+                pushed.extend_from_slice(values);
+            }
+        }
         let sent = self.complete_whole(&pushed, ReturnWhen::Sent, observer);
         self.pushed = pushed;
         sent
@@ -77,9 +85,40 @@ impl ServerConnections {
         self.pushed = pushed;
         let answered = answered?;
         if answered == LinkOutcome::Done(()) {
-            mem::swap(values, &mut self.params);
+            self.hand_over(values);
         }
         Ok(answered)
+    }
+
+    /// The places of keys that are about to be requested, if they are not those of their numbers.
+    fn place(&mut self, keys: &[u32]) -> Result<Option<Vec<u32>>, LinkError> {
+        let Some(order) = &self.config.order else {
+            self.check_count(keys)?;
+            return Ok(None);
+        };
+        let mut places = mem::take(&mut self.places);
+        order.place_keys(keys, &mut places);
+        self.requested.clear();
+        self.requested.extend_from_slice(keys);
+        self.check_count(&places)?;
+        Ok(Some(places))
+    }
+
+    /// Keeps the memory of places for the next request.
+    fn keep(&mut self, places: Option<Vec<u32>>) {
+        if let Some(places) = places {
+            self.places = places;
+        }
+    }
+
+    /// Hands over the values that were requested, in the order of their keys.
+    fn hand_over(&mut self, values: &mut AlignedBuffer) {
+        let Some(order) = &self.config.order else {
+            mem::swap(values, &mut self.params);
+            return;
+        };
+        values.resize(self.params.len());
+        order.scatter(&self.requested, &self.params, values);
     }
 
     /// Continues with another step than the expected one. Its values must be pulled with

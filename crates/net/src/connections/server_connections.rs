@@ -52,6 +52,10 @@ pub struct ServerConnections {
     pub(super) has_rewound: bool,
     /// For a sparse model: the gradient pushed last, until it is answered.
     pub(super) pushed: Vec<f32>,
+    /// The keys that the present operation requests, and their places on the servers, if these are
+    /// not those of their numbers.
+    pub(super) requested: Vec<u32>,
+    pub(super) places: Vec<u32>,
     /// The gradient as it travels, if it travels as changes; otherwise empty.
     pub(super) changes: GradientChanges,
     /// Wakes a thread that exchanges in pieces.
@@ -98,6 +102,11 @@ impl ServerConnections {
     /// Bytes sent to and received from each server, in the order of their indices.
     pub fn traffic(&self) -> impl Iterator<Item = Traffic> {
         self.peers.iter().map(ServerPeer::traffic)
+    }
+
+    /// Bytes of the keys of all batches so far, as they are sent.
+    pub fn key_bytes(&self) -> u64 {
+        self.client.key_bytes()
     }
 
     /// Pulls all parameters.

@@ -46,6 +46,8 @@ impl ServerConnections {
             is_over: false,
             has_rewound: false,
             pushed: Vec::new(),
+            requested: Vec::new(),
+            places: Vec::new(),
             changes: GradientChanges::new(changed_params),
             waker: Arc::new(Waker::new(poll.registry(), Token(peers.len()))?),
             peers,

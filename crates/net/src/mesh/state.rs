@@ -63,6 +63,11 @@ impl Mesh {
         self.replica.table()
     }
 
+    /// Bytes of the keys of this worker's steps so far, as each peer gets them.
+    pub fn key_bytes(&self) -> u64 {
+        self.replica.key_bytes()
+    }
+
     /// Updates made.
     pub fn global_step(&self) -> u64 {
         self.replica.global_step()

@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard};
 
 use paceline_exchange::{
     ConnId, FrameBody, Generation, GradientStage, Header, Host, Level, Server, ServerPhase, Stats,
+    Store,
 };
 
 use super::connection::ClientConnection;
@@ -154,13 +155,13 @@ impl Host for LockedHost<'_, '_, '_, '_> {
         }
     }
 
-    fn report(&mut self, stats: &Stats) -> Vec<u8> {
+    fn report(&mut self, stats: &Stats, store: &Store) -> Vec<u8> {
         let mut totals = *self.closed;
         for connection in self.host.shared.connections().iter().flatten() {
             let is_own = self.host.is_own(connection.id());
             totals.add(&if is_own { self.host.totals() } else { connection.totals() });
         }
-        self.observer.report(&totals, stats)
+        self.observer.report(&totals, stats, store)
     }
 
     fn checkpoint(&mut self, step: u64, server: &Server) {

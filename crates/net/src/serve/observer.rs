@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use paceline_exchange::{Generation, GradientStage, Level, Server, Stats};
+use paceline_exchange::{Generation, GradientStage, Level, Server, Stats, Store};
 
 use super::totals::ServerTotals;
 use crate::traffic::Traffic;
@@ -14,7 +14,7 @@ pub trait ServerObserver: Send {
     /// A message for the log.
     fn note(&mut self, level: Level, text: &str);
     /// The server's report for the coordinator, in whatever format that expects.
-    fn report(&mut self, totals: &ServerTotals, stats: &Stats) -> Vec<u8>;
+    fn report(&mut self, totals: &ServerTotals, stats: &Stats, store: &Store) -> Vec<u8>;
     /// Takes a checkpoint of `step`.
     fn checkpoint(&mut self, _step: u64, _server: &Server) {}
     /// The step of the last checkpoint taken in this generation.

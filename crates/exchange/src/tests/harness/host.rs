@@ -3,6 +3,7 @@
 use super::ServerCopy;
 use crate::{
     ConnId, FrameBody, FrameKind, Generation, Header, Host, Level, Server, ServerPhase, Stats,
+    Store,
 };
 
 /// Everything that a server has done.
@@ -41,7 +42,7 @@ impl Host for RecordingHost {
     fn note(&mut self, _level: Level, text: &str) {
         self.notes.push(text.to_owned());
     }
-    fn report(&mut self, _stats: &Stats) -> Vec<u8> {
+    fn report(&mut self, _stats: &Stats, _store: &Store) -> Vec<u8> {
         // Longer than a frame, so that the list of reports has several pieces.
         vec![1; 100_000]
     }

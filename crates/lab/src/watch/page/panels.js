@@ -143,7 +143,9 @@ function chartsOfOne(run, theme) {
           : []),
       ],
     ],
-    ...(firstCurve(run, tags.keysPerStep) ? [['Keys', touched(run, workers, color)]] : []),
+    ...(firstCurve(run, tags.keysPerStep) || firstCurve(run, tags.entries)
+      ? [['Keys and entries', [...touched(run, workers, color), ...held(run, all, color)]]]
+      : []),
     [
       'Resources',
       [
@@ -200,6 +202,28 @@ function touched(run, workers, color) {
         ...series(tags.valueBytesPerStep, ' values', 1),
       ],
     },
+  ];
+}
+
+// What servers hold of a sparse model, or workers if there are none.
+function held(run, all, color) {
+  const holders = all.filter(task => curve(run, task, tags.entries)).slice(0, MAX_TASKS);
+  const panel = (id, title, axis, unit, tag) => ({
+    id,
+    title,
+    axis,
+    unit,
+    fromZero: true,
+    series: holders.map((task, i) => ({
+      label: taskName(task),
+      color: color(i),
+      band: false,
+      curve: curve(run, task, tag),
+    })),
+  });
+  return [
+    panel('entries', 'Entries in memory', 'keys', '', tags.entries),
+    panel('entry-bytes', 'Memory of entries and their index', 'bytes', 'B', tags.entryBytes),
   ];
 }
 
@@ -325,6 +349,18 @@ function chartsOfSeveral(runs, theme) {
           { most: 100, line: { dots: true, width: 2.2 } },
           run => scaled(firstCurve(run, tags.testAccuracy), 100),
         ),
+        ...(runs.some(run => firstCurve(run, tags.testAuc))
+          ? [
+              perRun(
+                'auc',
+                'Test AUC',
+                'area under the ROC curve',
+                '',
+                { most: 1, line: { dots: true, width: 2.2 } },
+                run => firstCurve(run, tags.testAuc),
+              ),
+            ]
+          : []),
         perRun(
           'train-loss',
           'Train loss',

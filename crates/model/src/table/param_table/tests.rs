@@ -10,6 +10,7 @@ use crate::model::Model;
 use crate::optimizer::{AdaGrad, Adam, Ftrl, Momentum, OptimizerState, Sgd};
 use crate::schedule::Schedule;
 use crate::sparse_model::EntryBirth;
+use crate::table::KeyPlaces;
 use crate::tally::Tally;
 
 const FEATURES: usize = 300;
@@ -59,7 +60,9 @@ impl Model for VectorModel {
 
 impl SparseModel for VectorModel {
     fn birth(&self, seed: u64) -> EntryBirth {
-        EntryBirth { seed, linear: 1, deviation: 0.03, shared: vec![0.0] }
+        let shared = self.layout.len() - self.layout.params_of(0..self.features).end;
+        let shared = (0..shared).map(|at| 0.25 * at as f32).collect();
+        EntryBirth { seed, linear: 1, deviation: 0.03, shared }
     }
 }
 
@@ -288,4 +291,65 @@ fn optimizers_that_entries_cannot_run_are_refused_with_advice() {
 fn a_key_outside_the_range_is_refused() {
     let model = VectorModel::new(9, 1);
     ParamTable::new(Sgd::new(0.1), &model, 2..8, 0).update(0, &[5, 8], &[1.0; 4]);
+}
+
+#[test]
+fn tables_of_servers_with_a_part_of_features_and_of_shared_keys_have_the_bits_of_one_table() {
+    let (rank, shared) = (2, 40);
+    let mut model = VectorModel::new(FEATURES, rank);
+    model.layout.push("weight", &[shared - 1], Group::Weights);
+    let (keys, width) = (model.layout.keys(), model.layout.width());
+    let shards = [0..keys / 3, keys / 3..2 * keys / 3, 2 * keys / 3..keys];
+    let order = KeyPlaces::new(FEATURES, width, &shards);
+    for spec in all_specs() {
+        let whole = table(&spec, &model, 0..keys);
+        let part = |server| {
+            let (part, policy) = (order.part(server).clone(), EntryPolicy::default());
+            ParamTable::allocate_part(spec.clone(), &model, part, 11, policy).unwrap()
+        };
+        let parts = [0, 1, 2].map(part);
+        let (mut places, mut placed) = (Vec::new(), Vec::new());
+        let own = |places: &[u32], part: &ParamTable| {
+            let below = |end: usize| places.partition_point(|&place| (place as usize) < end);
+            below(part.keys().start)..below(part.keys().end)
+        };
+        for step in 0..7 {
+            let mut touched = gradient(step, width).0;
+            touched.extend(FEATURES as u32 + 1..keys as u32);
+            let mut grad = vec![0.0; touched.len() * width];
+            crate::seed::fill_uniform(step, 9, 1.0, &mut grad);
+            whole.update(step, &touched, &grad);
+            order.place_keys(&touched, &mut places);
+            order.gather(&touched, &grad, &mut placed);
+            for part in &parts {
+                let own = own(&places, part);
+                let grad = &placed[own.start * width..own.end * width];
+                part.update(step, &places[own], grad);
+            }
+        }
+        let all: Vec<u32> = (0..keys as u32).collect();
+        let (mut expected, mut found) = (vec![0.0; keys * width], Vec::new());
+        whole.read(&all, &mut expected);
+        order.place_keys(&all, &mut places);
+        for part in &parts {
+            let mut values = vec![0.0; part.keys().len() * width];
+            part.read(&places[own(&places, part)], &mut values);
+            found.extend(values);
+        }
+        let mut by_key = vec![0.0; keys * width];
+        order.scatter(&all, &found, &mut by_key);
+        assert_eq!(by_key, expected, "{spec:?}");
+        let named: Vec<Vec<u32>> = parts
+            .iter()
+            .map(|part| {
+                let mut keys = part.entry_keys(part.keys());
+                part.name_keys(&mut keys);
+                assert!(keys.is_sorted(), "files list keys in order");
+                keys
+            })
+            .collect();
+        let mut named = named.concat();
+        named.sort_unstable();
+        assert_eq!(named, whole.entry_keys(0..keys), "{spec:?}");
+    }
 }
