@@ -8,7 +8,7 @@
 //! ([`CheckpointWriter`]). `generation.rs` counts how often a run with servers was rewound.
 //! [`CheckpointDir`] finds the newest sound checkpoint, a [`ResumePoint`] turns it into the start
 //! of a run, whatever its mode and number of tasks, and a [`ResumeRequest`] says how a run
-//! continues.
+//! continues. A [`StartModel`] is a trained model whose parameters another run begins with.
 //!
 //! ```
 //! use paceline_checkpoint::CheckpointDir;
@@ -35,6 +35,7 @@ mod resume;
 mod resume_point;
 mod separate_dir;
 mod server_number;
+mod start_model;
 mod step_layout;
 mod test_log;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use remote::{DeliveredShard, RemoteCheckpoints, is_plain_name};
 pub use resume::{PlannedEnd, ResumeRequest, ResumedModel};
 pub use resume_point::{DenseShard, ResumePoint};
 pub use server_number::ServerNumber;
+pub use start_model::{FeatureMove, StartModel, StartTensor};
 pub use step_layout::StepLayout;
 pub use test_log::{LoggedTest, TestLog};
 pub use writer::{CheckpointSpec, CheckpointWait, CheckpointWriter, ReportCheckpoint};

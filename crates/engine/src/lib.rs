@@ -87,7 +87,6 @@ mod single;
 mod slot_manager;
 mod slot_thread;
 mod sparse;
-mod start_model;
 mod step_pieces;
 mod step_recorder;
 mod step_stop;
@@ -103,7 +102,7 @@ mod worker_process;
 mod workload;
 
 pub use paceline_checkpoint as checkpoint;
-pub use paceline_checkpoint::{StepLayout, layout_digest};
+pub use paceline_checkpoint::{FeatureMove, StartModel, StartTensor, StepLayout, layout_digest};
 pub use paceline_exchange::{JobIdentity, WireFormat};
 pub use paceline_net::LossReport;
 pub use paceline_observe::{BestSettings, Divergence, StopReason, TestMetric};
@@ -121,7 +120,6 @@ pub use settings::{
     Stop, TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
-pub use start_model::{FeatureMove, StartModel, StartTensor};
 pub use step_pieces::{ExchangeConditions, route_pieces, travels_in_pieces};
 pub use task_place::TaskPlace;
 pub use test_watch::TestWatch;

@@ -31,7 +31,7 @@ use crate::settings::{OnWorkerLoss, TrainSettings};
 use crate::sparse::{for_each_piece, table_use};
 use crate::step_stop::StepStop;
 use crate::task_place::{TaskPlace, incarnation};
-pub(crate) use sparse::MeshModel;
+pub(crate) use mesh_model::MeshModel;
 
 /// Steps between comparisons of the replicas, if the interval of tests is not fixed.
 const CHECK_EVERY: u64 = 100;
@@ -446,4 +446,5 @@ impl Exchanger for MeshExchanger<'_> {
     }
 }
 
+mod mesh_model;
 mod sparse;

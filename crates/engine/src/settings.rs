@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paceline_checkpoint::{PlannedEnd, StepLayout};
+use paceline_checkpoint::{PlannedEnd, StartModel, StepLayout};
 use paceline_exchange::{JobIdentity, WireFormat};
 use paceline_model::{EntryPolicy, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BestSettings, ModeKind, examples_per_step};
-
-use crate::start_model::StartModel;
 
 /// The settings of a run. All tasks of a run have equal ones.
 #[derive(Clone, Debug)]

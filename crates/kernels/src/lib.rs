@@ -19,6 +19,7 @@ mod dense;
 mod elementwise;
 mod exp;
 mod finite;
+mod key_places;
 mod keys;
 mod mean;
 mod outer;
@@ -41,6 +42,7 @@ pub use dense::{
 pub use elementwise::each;
 pub use exp::exp_below_zero;
 pub use finite::{all_finite, all_finite_bf16};
+pub use key_places::{KeyPart, KeyPlaces, KeyRun};
 pub use keys::Compactor;
 pub use mean::{Weighted, add_scaled, scale, set_scaled_pair};
 pub use outer::{OUTER_ROWS, OutputGrad, outer_rows};

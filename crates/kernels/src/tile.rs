@@ -86,16 +86,16 @@ pub struct MemoryRun {
 }
 
 /// Where a row begins in the left matrix, and in the product.
-pub type RowPlace = (usize, usize);
+pub type RowStart = (usize, usize);
 
 /// Finds the places of rows, for a whole tile in one call; a closure from row to place does.
 pub trait FindRows {
     /// Writes the places of the rows of a tile.
-    fn find(&self, tile: TileRows, places: &mut [RowPlace; ROWS]);
+    fn find(&self, tile: TileRows, places: &mut [RowStart; ROWS]);
 }
 
-impl<F: Fn(usize) -> RowPlace> FindRows for F {
-    fn find(&self, tile: TileRows, places: &mut [RowPlace; ROWS]) {
+impl<F: Fn(usize) -> RowStart> FindRows for F {
+    fn find(&self, tile: TileRows, places: &mut [RowStart; ROWS]) {
         for (place, row) in places.iter_mut().zip(tile.first..tile.first + tile.count) {
             *place = self(row);
         }
@@ -160,14 +160,14 @@ impl WithSimd for RowsTimesPanel<'_> {
 struct PanelTile<'a, 'b> {
     product: &'a mut RowsTimesPanel<'b>,
     start: &'a [f32; WIDEST],
-    places: &'a [RowPlace; ROWS],
+    places: &'a [RowStart; ROWS],
 }
 
 impl<S: Simd> TileWork<S> for PanelTile<'_, '_> {
     #[inline(always)]
     fn run<const M: usize, const V: usize>(self, simd: S) {
         let Self { product, start, places } = self;
-        let places: [RowPlace; M] = std::array::from_fn(|m| places[m]);
+        let places: [RowStart; M] = std::array::from_fn(|m| places[m]);
         let mut panel = S::as_simd_f32s(product.right).0.as_chunks::<V>().0;
         let mut sums = [[simd.splat_f32s(0.0); V]; M];
         for sums in &mut sums {

@@ -48,6 +48,7 @@ mod charts;
 pub mod closing_table;
 mod curve;
 mod event_file;
+mod event_folders;
 mod figure;
 mod finding;
 mod finding_check;

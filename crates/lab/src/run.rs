@@ -5,16 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use paceline_record::StoredSummary;
-use paceline_record::names::{evaluator_folder, files, tags, task_folder};
+use paceline_record::names::{evaluator_folder, files, tags};
 
 use crate::curve::Curve;
 use crate::event_file::{ScalarPoint, Scalars, read_scalars};
+use crate::event_folders::{event_files_in, folders_of_coordinator};
 use crate::job_keys::{default_keys, parse_job};
 use crate::resources::{ResourceCurve, read_resources};
 use crate::sparse_curves::read_sparse;
 
-/// The names that the coordinator can have.
-const COORDINATORS: [&str; 2] = ["worker:0", "chief:0"];
 /// Most points of a curve; a report's chart cannot show more.
 const MAX_POINTS: usize = 150;
 
@@ -96,22 +95,6 @@ fn event_files(run: &Path) -> Vec<PathBuf> {
     folders.push(run.join(evaluator_folder(0)));
     let mut found: Vec<PathBuf> =
         folders.iter().flat_map(|folder| event_files_in(folder)).collect();
-    found.sort();
-    found
-}
-
-/// The folders that the coordinator can have.
-pub(crate) fn folders_of_coordinator(run: &Path) -> [PathBuf; 2] {
-    COORDINATORS.map(|task| run.join(task_folder(task)))
-}
-
-/// The event files of a task's folder, the oldest first.
-pub(crate) fn event_files_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(files::EVENTS_PREFIX))
-        .map(|entry| entry.path())
-        .collect();
     found.sort();
     found
 }

@@ -8,8 +8,8 @@ use paceline_record::names::{has_role, roles, tags};
 
 use crate::curve::Curve;
 use crate::event_file::{ScalarPoint, read_scalars};
+use crate::event_folders::{event_files_in, folders_of_coordinator};
 use crate::resources::ResourceCurve;
-use crate::run::{event_files_in, folders_of_coordinator};
 
 /// A drawn curve: its title, its tag and its scale.
 struct SparseTag {

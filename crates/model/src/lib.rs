@@ -93,6 +93,7 @@ pub use optimizer::{
     AdaGrad, Adam, Ftrl, GroupSettings, MAX_STATES, Momentum, Optimizer, OptimizerSpec,
     OptimizerState, ParamUpdate, Sgd,
 };
+pub use paceline_kernels::{KeyPart, KeyPlaces, KeyRun};
 pub use row::Row;
 pub use schedule::Schedule;
 pub use score_feed::{ScoreFeed, ScoreObserver};
@@ -101,8 +102,8 @@ pub use softmax::{HELPER_THREADS, Softmax};
 pub use sparse_model::{EntryBirth, LossSlope, ScoreLoss, SparseModel};
 pub use step_event::{LayerShape, StepEvent};
 pub use table::{
-    EntryColumn, EntryPolicy, EntryTable, KeyPart, KeyPlaces, KeyRun, KeysAhead, ParamTable,
-    RowDescent, StoredEntries, Table, TableMemory,
+    EntryColumn, EntryPolicy, EntryTable, KeysAhead, ParamTable, RowDescent, StoredEntries, Table,
+    TableMemory,
 };
 pub use tally::{Score, Tally};
 pub use thread_pool::POOL_THREADS;

@@ -103,11 +103,9 @@ fn share_pieces(whole: &mut [f32], piece: usize, work: &(dyn Fn(usize, &mut [f32
     pieces.for_each(|(index, piece)| work(index, piece));
 }
 
-fn share_pairs(
-    first: Pieces<'_>,
-    second: Pieces<'_>,
-    work: &(dyn Fn(usize, &mut [f32], &mut [f32]) + Sync),
-) {
+type PairWork<'a> = dyn Fn(usize, &mut [f32], &mut [f32]) + Sync + 'a;
+
+fn share_pairs(first: Pieces<'_>, second: Pieces<'_>, work: &PairWork<'_>) {
     let seconds = second.whole.par_chunks_mut(second.piece);
     let pairs = first.whole.par_chunks_mut(first.piece).zip(seconds);
     let pairs = pairs.enumerate().with_max_len(1);

@@ -38,8 +38,8 @@ impl BudgetSize {
 /// The time until a whole burst may be written, in seconds.
 const OPENING_S: f64 = 60.0;
 
-/// Train losses: about 2,000 of them densely, 10,000 within a minute, then a point each second, each
-/// minute after a week.
+/// Train losses: about 2,000 of them densely, 10,000 within a minute, then a point each second,
+/// each minute after a week.
 pub(crate) const LOSSES: BudgetSize =
     BudgetSize { burst: 600e3, opening: 120e3, growth: 400e3, settle_s: 1_200.0, per_second: 3.0 };
 /// Tests.

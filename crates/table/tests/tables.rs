@@ -5,57 +5,16 @@
 use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 
 use paceline_data::sparse::{CachedRows, FieldMap};
-use paceline_data::{DataError, Examples, OnBad, OpenReport};
+use paceline_data::{Examples, OnBad, OpenReport};
 use paceline_table::{
-    CodeChoice, ColumnChoice, ColumnSpec, Featurizer, OpenTable, ScaleChoice, TableSpec,
-    describe_table, open_table,
+    CodeChoice, ColumnChoice, ColumnSpec, Featurizer, ScaleChoice, TableSpec, describe_table,
 };
 
-/// A directory with tables and their caches.
-struct Tables(tempfile::TempDir);
+mod table_files;
 
-impl Tables {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.path().join(name);
-        fs::write(&path, content).unwrap();
-        path
-    }
-
-    fn spec(&self, path: &Path) -> TableSpec {
-        TableSpec { cache_dir: Some(self.0.path().join("cache")), ..TableSpec::at(path) }
-    }
-
-    fn open(&self, content: impl AsRef<[u8]>) -> Result<OpenTable, DataError> {
-        let path = self.write("table.csv", content);
-        open(&self.spec(&path))
-    }
-}
-
-fn open(spec: &TableSpec) -> Result<OpenTable, DataError> {
-    open_table(spec, &mut |_: OpenReport<'_>| ControlFlow::Continue(()))
-}
-
-fn declare(column: &str, choice: ColumnChoice) -> ColumnSpec {
-    ColumnSpec { column: column.into(), choice }
-}
-
-/// The label, keys and values of each row.
-fn rows(table: &OpenTable) -> Vec<(u32, Vec<u32>, Vec<f32>)> {
-    let rows = &table.rows.train;
-    let row = |index| {
-        let row = rows.row(index);
-        let values = (0..row.keys.len()).map(|index| row.value(index));
-        (row.label, row.keys.to_vec(), values.collect())
-    };
-    (0..rows.len()).map(row).collect()
-}
+use table_files::{Tables, declare, open, rows};
 
 const PEOPLE: &str = "age,city,buys\n30,Paris,no\n50,Rome,yes\n,Paris,yes\n40,,no\n";
 

@@ -6,15 +6,13 @@
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;
+mod stripe;
 
 use polyval::Polyval;
 use polyval::universal_hash::UniversalHash;
 
-pub(crate) const HASH_BYTES: usize = 16;
-/// Bytes that are hashed at once: four blocks.
-const STRIPE_BYTES: usize = 4 * HASH_BYTES;
-
-type Stripe = [u8; STRIPE_BYTES];
+pub(crate) use stripe::HASH_BYTES;
+use stripe::{STRIPE_BYTES, Stripe, StripeHash};
 
 /// The hash under one key.
 pub(crate) struct SealedHash {
@@ -22,14 +20,6 @@ pub(crate) struct SealedHash {
     /// The first bytes of a stripe that is not complete.
     part: Stripe,
     part_len: usize,
-}
-
-/// How it is computed. The results are the same.
-trait StripeHash: Send + Sync {
-    fn add(&mut self, stripes: &[Stripe]);
-
-    /// The hash of all stripes and this block. The next stripe is the first of another payload.
-    fn finish(&mut self, block: &[u8; HASH_BYTES]) -> [u8; HASH_BYTES];
 }
 
 /// The hash as every processor can compute it.

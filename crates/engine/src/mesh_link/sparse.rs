@@ -3,29 +3,16 @@
 use std::ops::Range;
 
 use paceline_exchange::{Replica, shard_ranges};
-use paceline_model::{Model, SparseModel};
+use paceline_model::SparseModel;
 use paceline_net::{KeyedGradient, LinkError, LinkOutcome};
 use paceline_observe::{Phase, PhaseClock};
 
+use super::mesh_model::MeshModel;
 use super::{MeshLink, MeshStart};
 use crate::error::TrainError;
 use crate::link::{PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::StepObserver;
 use crate::sparse::{all_keys, check_room, empty_table};
-
-/// The model of a replica.
-#[derive(Clone, Copy)]
-pub(crate) enum MeshModel<'a> {
-    Dense(&'a dyn Model),
-    Sparse(&'a dyn SparseModel),
-}
-
-impl<'a> MeshModel<'a> {
-    /// The sparse model if there is one, and otherwise the dense one.
-    pub(crate) fn of(dense: &'a dyn Model, sparse: Option<&'a dyn SparseModel>) -> Self {
-        sparse.map_or(MeshModel::Dense(dense), MeshModel::Sparse)
-    }
-}
 
 impl MeshStart<'_> {
     /// The parameters that this worker writes into checkpoints.

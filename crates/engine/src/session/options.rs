@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use paceline_checkpoint::StartModel;
 use paceline_model::EntryPolicy;
 use paceline_observe::TestMetric;
 
 use super::Session;
 use crate::settings::OnDivergence;
-use crate::start_model::StartModel;
 
 impl Session {
     /// Decides which features of a sparse model with several numbers for each have an entry: by

@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use super::atomic_cells::{AtomicCell, AtomicCells, load_all};
 use super::entry_policy::{COUNTS, EntryPolicy};
 use super::entry_rule::EntryRule;
-use super::key_places::KeyPart;
 use super::slabs::Slabs;
 use crate::kernels::prefetch;
 use crate::layout::{Group, Layout};
 use crate::optimizer::{FtrlStep, OptimizerSpec};
 use crate::sparse_model::{EntryBirth, SparseModel};
+use paceline_kernels::KeyPart;
 
 /// How many keys ahead of their use entries are prefetched.
 const AHEAD: usize = 8;

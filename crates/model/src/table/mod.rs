@@ -22,7 +22,6 @@ mod entry_policy;
 mod entry_rule;
 mod entry_table;
 mod entry_update;
-mod key_places;
 mod memory;
 mod param_table;
 mod row_descent;
@@ -33,7 +32,6 @@ mod stored;
 
 pub use entry_policy::EntryPolicy;
 pub use entry_table::EntryTable;
-pub use key_places::{KeyPart, KeyPlaces, KeyRun};
 pub use memory::TableMemory;
 pub use param_table::{EntryColumn, ParamTable};
 pub use row_descent::{KeysAhead, RowDescent};

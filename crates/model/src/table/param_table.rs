@@ -5,10 +5,10 @@ use std::ops::Range;
 use super::entry_policy::EntryPolicy;
 use super::entry_rule::EntryRule;
 use super::entry_table::EntryTable;
-use super::key_places::{KeyPart, KeyRun};
 use super::storage::Table;
 use crate::optimizer::OptimizerSpec;
 use crate::sparse_model::SparseModel;
+use paceline_kernels::{KeyPart, KeyRun};
 
 /// The parameters of a range of a sparse model's keys, with the state of their optimizer, which
 /// threads share without locks: a flat [`Table`] if a key has one parameter, otherwise entries that

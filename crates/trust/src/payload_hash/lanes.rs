@@ -13,7 +13,7 @@ use std::arch::x86_64::{
     _mm512_xor_si512,
 };
 
-use super::{HASH_BYTES, Stripe, StripeHash};
+use super::stripe::{HASH_BYTES, Stripe, StripeHash};
 
 /// The upper half of the field's polynomial.
 const POLYNOMIAL: i64 = 0xc200_0000_0000_0000_u64 as i64;

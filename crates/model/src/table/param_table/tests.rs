@@ -10,8 +10,8 @@ use crate::model::Model;
 use crate::optimizer::{AdaGrad, Adam, Ftrl, Momentum, OptimizerState, Sgd};
 use crate::schedule::Schedule;
 use crate::sparse_model::EntryBirth;
-use crate::table::KeyPlaces;
 use crate::tally::Tally;
+use paceline_kernels::KeyPlaces;
 
 const FEATURES: usize = 300;
 const FTRL: Ftrl = Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };

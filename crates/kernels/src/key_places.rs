@@ -142,12 +142,13 @@ impl KeyPart {
     }
 
     /// The place of the first shared key, or behind the last if there is none.
-    pub(super) fn shared_place(&self) -> usize {
+    pub fn shared_place(&self) -> usize {
         self.places.start + self.features.len()
     }
 
     /// The key at a place.
-    pub(super) fn key_at(&self, place: usize) -> usize {
+    #[inline]
+    pub fn key_at(&self, place: usize) -> usize {
         match place.checked_sub(self.shared_place()) {
             Some(nth) => self.shared.start + nth,
             None => place - self.places.start + self.features.start,

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use paceline_model::{KeyRun, Layout, Model, ParamTable, Tensor};
 
-use crate::error::TrainError;
+use crate::error::CheckpointError;
 
 /// Parameters read at a time.
 const PIECE: usize = 1 << 20;
@@ -103,12 +103,15 @@ impl StartModel {
     }
 
     /// Replaces the initial parameters of `range`, which are in `params`.
-    pub(crate) fn read_range(
+    ///
+    /// # Errors
+    /// If the models differ in more than features, or values cannot be read.
+    pub fn read_range(
         &self,
         model: &dyn Model,
         range: Range<usize>,
         params: &mut [f32],
-    ) -> Result<(), TrainError> {
+    ) -> Result<(), CheckpointError> {
         for part in self.parts(model)? {
             let (rows, tensor) = (part.rows(), &part.tensor.range);
             let first = range.start.saturating_sub(tensor.start) / part.width.max(1);
@@ -125,7 +128,7 @@ impl StartModel {
                     }
                     let at = row * part.known + known + from - start - to.start;
                     let out = &mut params[from - range.start..end - range.start];
-                    (self.read)(part.number, at, out).map_err(|source| TrainError::Io {
+                    (self.read)(part.number, at, out).map_err(|source| CheckpointError::Io {
                         what: format!("cannot read {}", self.name),
                         source,
                     })?;
@@ -136,7 +139,10 @@ impl StartModel {
     }
 
     /// Fills a table of zeros.
-    pub(crate) fn fill(&self, model: &dyn Model, table: &ParamTable) -> Result<(), TrainError> {
+    ///
+    /// # Errors
+    /// As for [`StartModel::read_range`].
+    pub fn fill(&self, model: &dyn Model, table: &ParamTable) -> Result<(), CheckpointError> {
         let width = table.width();
         let mut values = Vec::new();
         for KeyRun { keys, place } in table.key_runs() {
@@ -154,9 +160,9 @@ impl StartModel {
     }
 
     /// Where the values of each tensor of the model come from.
-    fn parts<'m>(&'m self, model: &'m dyn Model) -> Result<Vec<TensorPart<'m>>, TrainError> {
+    fn parts<'m>(&'m self, model: &'m dyn Model) -> Result<Vec<TensorPart<'m>>, CheckpointError> {
         let (layout, inputs) = (model.layout(), model.inputs());
-        let wrong = |text: String| TrainError::Settings(format!("{}: {text}", self.name));
+        let wrong = |text: String| CheckpointError::Refused(format!("{}: {text}", self.name));
         let known = |name: &str| layout.tensors().iter().any(|tensor| tensor.name == name);
         if let Some(other) = self.tensors.iter().find(|tensor| !known(&tensor.name)) {
             let StartTensor { name, shape } = other;
