@@ -89,7 +89,8 @@ impl MeetingFile {
             published
         };
         let cannot = PlaceError::while_doing(format!("cannot write {}", path.display()));
-        Ok(write().map_err(cannot)?.then_some(Self(path)))
+        // Not `then_some`: a file that is dropped removes what the other process has published.
+        Ok(write().map_err(cannot)?.then(|| Self(path)))
     }
 }
 
