@@ -207,30 +207,50 @@ fn tasks_on_four_machines_without_a_common_disk_lose_a_server_and_then_everythin
     assert!(run.coordinator().model() == undisturbed.model(), "the bytes differ");
 }
 
-#[test]
-fn mirrored_workers_without_a_common_disk_resume_with_the_same_bits() {
-    let [one, two, three, port] = free_ports::<4>();
-    let at = [one, two, three].map(|port| format!("127.0.0.1:{port}"));
-    let cluster = json!({"worker": at});
-    let port = format!("cluster.files_port={port}");
-    let common = ["train.batch=10", "train.optimizer={kind=\"adam\", rate=0.01}"];
+/// Trains 25 steps on tasks without a common disk, and 15 more on new disks but for the
+/// coordinator's. `common` are the settings that the same run on one machine has, too.
+fn resume_on_new_disks(mode: &str, cluster: Value, tasks: &[&str], common: &[&str]) -> SeparateRun {
+    let port = format!("cluster.files_port={}", free_ports::<1>()[0]);
     let more = [&port[..], "checkpoint.every_steps=10", "train.stop={steps=25}"];
-    let more = [&more[..], &["observe.gather=\"end\""]].concat();
-    let run = SeparateRun::new("mirrored", Vec::new(), cluster, &[&common[..], &more].concat());
-    let tasks = ["worker:0", "worker:1", "worker:2"];
+    let more = [common, &more[..], &["observe.gather=\"end\""]].concat();
+    let run = SeparateRun::new(mode, Vec::new(), cluster, &more);
     let dir = |task: &str| task.replace(':', "-");
     all_end_well(tasks.iter().map(|task| run.start(task, &dir(task), None)).collect());
     assert_eq!(run.checkpoints().last(), Some(&25));
-    let stop = "train.stop={steps=40}";
     let resumed = tasks.iter().map(|task| {
         let dir = if *task == "worker:0" { dir(task) } else { format!("new-{}", dir(task)) };
-        run.start(task, &dir, Some(stop))
+        run.start(task, &dir, Some("train.stop={steps=40}"))
     });
     all_end_well(resumed.collect());
-    let whole = [&common[..], &["cluster.workers=3", stop]].concat();
+    run
+}
+
+#[test]
+fn mirrored_workers_without_a_common_disk_resume_with_the_same_bits() {
+    let cluster = json!({"worker": free_ports::<3>().map(|port| format!("127.0.0.1:{port}"))});
+    let common = ["train.batch=10", "train.optimizer={kind=\"adam\", rate=0.01}"];
+    let tasks = ["worker:0", "worker:1", "worker:2"];
+    let run = resume_on_new_disks("mirrored", cluster, &tasks, &common);
+    let whole = [&common[..], &["cluster.workers=3", "train.stop={steps=40}"]].concat();
     let whole = run.sandbox.train_cluster("whole", "mirrored", &whole);
     assert!(run.coordinator().model() == whole.model(), "the bytes differ");
     assert!(run.coordinator().event_bytes("worker:2") > 0, "gathered at the end");
+}
+
+#[test]
+fn models_with_vectors_on_two_servers_without_a_common_disk_resume_with_the_same_bits() {
+    // The keys of the first are ranges, those of the second lie on both servers.
+    for kind in ["fm", "deepfm"] {
+        let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
+        let cluster = json!({"worker": at[..1], "ps": at[1..]});
+        let kind = format!("model.kind={kind}");
+        let common = [&kind[..], "data.kind=clicks", "data.features=2000", "train.batch=10"];
+        let run = resume_on_new_disks("sync", cluster, &["worker:0", "ps:0", "ps:1"], &common);
+        let whole = [&common[..], &["cluster.workers=1", "cluster.servers=2"]].concat();
+        let whole = [&whole[..], &["train.stop={steps=40}"]].concat();
+        let whole = run.sandbox.train_cluster("whole", "sync", &whole);
+        assert!(run.coordinator().model() == whole.model(), "{kind}: the bytes differ");
+    }
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::support::{
 /// Returns the time from the last start to the first step.
 fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
     let [first, second] = free_ports();
-    let stop = ["cluster.mode=sync", "train.stop={steps=200}"];
+    // Slow steps: a run that is over at once prints none.
+    let stop = ["cluster.mode=sync", ENDLESS, "train.stop.steps=200"];
     let manual_run = ManualRun::new(cluster_of(3, &[first, second]), &stop);
     let (last, early) = order.split_last().unwrap();
     let mut tasks: Vec<_> =

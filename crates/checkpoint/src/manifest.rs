@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use paceline_exchange::{ChunkMarks, SlotMark};
@@ -114,6 +115,13 @@ pub struct ShardEntry {
     /// The number of updates after which the run stops, if it was asked to. Only server 0 has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_at: Option<u64>,
+}
+
+impl ShardEntry {
+    /// Whether the shard has some of these parameters.
+    pub(crate) fn overlaps(&self, params: &Range<usize>) -> bool {
+        (self.from as usize) < params.end && params.start < self.to as usize
+    }
 }
 
 /// How far each slot had come on a chunk of a shard.

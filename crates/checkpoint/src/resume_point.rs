@@ -198,8 +198,14 @@ impl ResumePoint {
         let shard = table.range();
         table.resume(self.step());
         if table.width() > 1 {
-            for shard in &self.checkpoint.manifest.shards {
-                self.fill_entries(shard, &table)?;
+            // A task without the coordinator's disk has fetched only the files that it needs.
+            let Manifest { info, shards } = &self.checkpoint.manifest;
+            let own: Vec<_> =
+                table.key_runs().into_iter().map(|run| layout.params_of(run.keys)).collect();
+            for shard in shards {
+                if info.is_spread || own.iter().any(|own| shard.overlaps(own)) {
+                    self.fill_entries(shard, &table)?;
+                }
             }
             return Ok(table);
         }

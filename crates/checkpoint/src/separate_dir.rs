@@ -78,9 +78,9 @@ impl CheckpointDir {
         remove_place(&self.path().join(COPIES))?;
         let place = self.copy_place(step);
         fs::create_dir_all(&place)?;
-        let is_needed = |shard: &&ShardEntry| {
-            (shard.from as usize) < remote.needed.end && remote.needed.start < shard.to as usize
-        };
+        // The keys of a spread shard are not one range, so any of them may be needed.
+        let is_needed =
+            |shard: &&ShardEntry| manifest.info.is_spread || shard.overlaps(&remote.needed);
         for shard in manifest.shards.iter().filter(is_needed) {
             if !is_plain_name(&shard.file) {
                 return Err(io::Error::new(ErrorKind::InvalidData, "a shard's name is none"));

@@ -18,7 +18,8 @@ pub(crate) fn answer(
     Received { message, body }: Received<DepotRequest>,
 ) -> io::Result<()> {
     if let Some(name) = foreign(depot, channel, &message) {
-        let text = format!("a request for {name}, whose certificate it does not have");
+        let text =
+            format!("a request for {}, whose certificate it does not have", shortened(&name));
         return Err(io::Error::new(ErrorKind::PermissionDenied, text));
     }
     let checkpoints = &depot.config.checkpoints;
@@ -67,8 +68,12 @@ fn foreign(depot: &DepotState, channel: &Channel, request: &DepotRequest) -> Opt
 }
 
 fn unknown(task: &str) -> DepotReply {
-    let task: String = task.chars().take(100).collect();
-    DepotReply::Refused(format!("the run has no task {task}"))
+    DepotReply::Refused(format!("the run has no task {}", shortened(task)))
+}
+
+/// A task's name for messages: a peer may send one of many megabytes.
+fn shortened(task: &str) -> String {
+    task.chars().take(100).collect()
 }
 
 /// What a failure says, if the connection can be used further.

@@ -27,7 +27,8 @@ impl DepotConfig {
         let server = format!("ps:{shard}");
         let has_servers = self.folders.iter().any(|(name, _)| name.starts_with("ps:"));
         let worker = shard.checked_sub(1).and_then(|at| self.folders.get(at));
-        worker.filter(|_| !has_servers).map_or(server, |(name, _)| name.clone())
+        let worker = worker.filter(|(name, _)| !has_servers && !name.starts_with("evaluator:"));
+        worker.map_or(server, |(name, _)| name.clone())
     }
 }
 

@@ -215,5 +215,6 @@ fn a_shard_is_delivered_by_the_task_that_has_it_and_no_other() {
     assert_eq!([0, 1].map(|shard| with_servers.holder_of(shard)), ["ps:0", "ps:1"]);
     // The coordinator, of slot 0, keeps its own.
     let mirrored = config(&["worker:0", "worker:1", "evaluator:0"]);
-    assert_eq!([1, 2].map(|shard| mirrored.holder_of(shard)), ["worker:0", "worker:1"]);
+    let holders = [1, 2, 3].map(|shard| mirrored.holder_of(shard));
+    assert_eq!(holders, ["worker:0", "worker:1", "ps:3"], "an evaluator has no shard");
 }

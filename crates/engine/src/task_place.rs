@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use paceline_checkpoint::layout_digest;
-use paceline_exchange::{ClientConfig, PeerRole, shard_ranges};
+use paceline_exchange::{ClientConfig, PeerRole, ProcessName, shard_ranges};
 use paceline_model::{KeyPlaces, Model};
 use paceline_net::{ConnectConfig, Credentials, LossReport, ServerConnections};
 
@@ -65,6 +65,7 @@ impl TaskPlace {
         let client = ClientConfig {
             slot: self.slot.unwrap_or(0) as u32,
             incarnation: incarnation(),
+            process: ProcessName { id: process_id(), name: self.name.clone() },
             job: settings.job.clone(),
             wire: settings.wire,
             ..ClientConfig::new(PeerRole::Worker, servers.len(), servers.len())

@@ -26,7 +26,7 @@ pub(crate) struct HttpState {
 /// The socket of an open connection, so that it can be shut down.
 struct OpenSocket {
     socket: TcpStream,
-    /// A request has passed the guard.
+    /// It has made a request that strangers may not make.
     is_known: bool,
 }
 
@@ -52,8 +52,13 @@ impl HttpState {
             return true;
         }
         let stranger = open.iter().find(|(_, open)| !open.is_known).map(|(&number, _)| number);
-        let stranger = stranger.and_then(|number| open.remove(&number));
-        stranger.is_some_and(|OpenSocket { socket, .. }| socket.shutdown(Shutdown::Both).is_ok())
+        let Some(OpenSocket { socket, .. }) = stranger.and_then(|number| open.remove(&number))
+        else {
+            return false;
+        };
+        // A client that is gone has left its place, too.
+        let _ = socket.shutdown(Shutdown::Both);
+        true
     }
 
     pub(crate) fn shut_down_connections(&self) {

@@ -292,15 +292,22 @@ impl RawJob {
         self.default_to("cluster.mode", mode, why);
     }
 
-    /// Fills in the numbers of tasks that a launcher starts.
+    /// Fills in the numbers of tasks that a launcher starts, or that `TF_CONFIG` lists.
     fn count_tasks(&mut self) {
         let Some(tasks) = self.placed else { return };
-        let TaskSource::Launcher(rule) = tasks.source else { return };
-        let why = format!("{rule} starts the processes");
+        let (why, layout) = match tasks.source {
+            TaskSource::Launcher(rule) => {
+                (format!("{rule} starts the processes"), Some("\"dedicated\""))
+            }
+            TaskSource::TfConfig if tasks.lists_all => ("TF_CONFIG lists the tasks".into(), None),
+            TaskSource::TfConfig => return,
+        };
         self.default_to("cluster.workers", &tasks.workers.to_string(), why.clone());
-        if let Some(servers) = tasks.servers {
+        if let Some(servers) = tasks.servers.filter(|&servers| servers > 0) {
             self.default_to("cluster.servers", &servers.to_string(), why.clone());
-            self.default_to("cluster.layout", "\"dedicated\"", why);
+            if let Some(layout) = layout {
+                self.default_to("cluster.layout", layout, why);
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! Remarks on how the text was understood, and on inconsistencies, are kept for `paceline explain`.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use serde_json::Value;
 
@@ -173,9 +174,11 @@ fn read_job(
 /// The address with its port, or TensorFlow's default if it has none; `None` if it is not one.
 fn listed(address: &str) -> Option<String> {
     let (host, port) = split_address(address);
-    // What follows a host's only colon is meant to be a port, and a host has no blanks or slashes.
-    let is_bare_v6 = host.matches(':').count() > 1;
-    let has_bad_port = port.is_none() && host.contains(':') && !is_bare_v6;
+    // What follows a host's last colon is meant to be a port, unless the host is an IPv6 address; a
+    // host has no blanks or slashes.
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let is_v6 = bare.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
+    let has_bad_port = port.is_none() && host.contains(':') && !is_v6;
     let is_host = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
     (is_host && !has_bad_port).then(|| with_port(host, port.unwrap_or(DEFAULT_PORT)))
 }
@@ -288,6 +291,8 @@ mod tests {
             (r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 1}}"#, "ps:1"),
             (r#"{"cluster": {"ps": {"99999": "a:1"}}, "task": {"type": "ps"}}"#, "99999"),
             (r#"{"cluster": {"ps": ["a:70000"]}, "task": {"type": "ps"}}"#, "ps:0 is \"a:70000\""),
+            (r#"{"cluster": {"ps": ["[::1]:70000"]}, "task": {"type": "ps"}}"#, "[::1]:70000"),
+            (r#"{"cluster": {"ps": ["node:22:22"]}, "task": {"type": "ps"}}"#, "node:22:22"),
             (r#"{"cluster": {"ps": ["a:x"]}, "task": {"type": "ps"}}"#, "a host and a port"),
             (r#"{"cluster": {"ps": ["a:"]}, "task": {"type": "ps"}}"#, "a host and a port"),
             (r#"{"cluster": {"ps": [""]}, "task": {"type": "ps"}}"#, "a host and a port"),

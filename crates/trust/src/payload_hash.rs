@@ -1,8 +1,9 @@
 //! The keyed hash of payloads: POLYVAL, which is GHASH without its reversed bits.
 //!
-//! It reads the bytes once and copies nothing. Two payloads have the same hash with a probability
-//! of at most their length in blocks of 16 bytes by 2^128, as long as the key is unknown. So it
-//! must never be sent as it is: [`seal`](crate::seal) makes a tag of it.
+//! It reads the bytes once, and copies only those of a stripe that a piece does not fill. Two
+//! payloads have the same hash with a probability of at most their length in blocks of 16 bytes by
+//! 2^128, as long as the key is unknown. So it must never be sent as it is: [`seal`](crate::seal)
+//! makes a tag of it.
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;

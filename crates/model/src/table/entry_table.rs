@@ -36,7 +36,7 @@ pub struct EntryTable {
     /// The flat parameters at those places.
     params: Range<usize>,
     pub(super) width: usize,
-    /// Keys below this are features, those from it on are touched by every example.
+    /// Places below this are of features, those from it on of keys that every example touches.
     pub(super) features: usize,
     /// The model's number of features.
     inputs: usize,

@@ -45,7 +45,10 @@ impl MeetingPoint {
 }
 
 /// The file of a meeting that this process holds. It is removed when this is dropped.
-pub(super) struct MeetingFile(PathBuf);
+pub(super) struct MeetingFile {
+    dir: PathBuf,
+    point: MeetingPoint,
+}
 
 impl MeetingFile {
     /// Writes a meeting point into a run directory. Returns `None` if one of the same session is
@@ -90,13 +93,17 @@ impl MeetingFile {
         };
         let cannot = PlaceError::while_doing(format!("cannot write {}", path.display()));
         // Not `then_some`: a file that is dropped removes what the other process has published.
-        Ok(write().map_err(cannot)?.then(|| Self(path)))
+        let own = || Self { dir: dir.to_owned(), point: point.clone() };
+        Ok(write().map_err(cannot)?.then(own))
     }
 }
 
 impl Drop for MeetingFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        // Another process may have replaced it.
+        if MeetingPoint::read(&self.dir, &self.point.session).as_ref() == Some(&self.point) {
+            let _ = fs::remove_file(self.dir.join(NAME));
+        }
     }
 }
 
@@ -125,8 +132,11 @@ mod tests {
         // A second holder of the same start finds it; one of a later start does not.
         assert!(MeetingFile::create(&run, &point).unwrap().is_none());
         let later = MeetingPoint { session: "slurm 5.0 restart 1".into(), ..point };
-        assert!(MeetingFile::create(&run, &later).unwrap().is_some());
+        let replaced = MeetingFile::create(&run, &later).unwrap().unwrap();
+        // The first process does not remove what another has put in its file's place.
         drop(file);
+        assert_eq!(MeetingPoint::read(&run, &later.session), Some(later));
+        drop(replaced);
         assert_eq!(fs::read_dir(&run).unwrap().count(), 0);
     }
 }
