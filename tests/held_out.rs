@@ -121,3 +121,35 @@ fn a_run_of_an_earlier_version_keeps_its_test_rows_when_it_is_resumed_or_evaluat
     let printed = sandbox.ok(&["evaluate", "run"]);
     assert!(!printed.stderr.contains("data.split"), "{printed:?}");
 }
+
+#[test]
+fn a_run_of_an_earlier_version_keeps_its_numbers_and_test_rows_if_the_job_names_only_a_file() {
+    let sandbox = Sandbox::new();
+    let row = |i: u32| format!("{},{},{}\n", ["Bonn", "Rome"][i as usize % 2], 20 + i % 30, i % 2);
+    sandbox
+        .write("people.csv", format!("city,age,buys\n{}", (0..400).map(row).collect::<String>()));
+    sandbox.write(
+        "job.toml",
+        "data.path = \"people.csv\"\nmodel = { kind = \"deepfm\", rank = 2, hidden = [4] }\n\
+         train.stop.epochs = 2\ncluster.mode = \"single\"\ncheckpoint.every_steps = 20\n",
+    );
+    let old = ["model.numbers=vectors", "data.split=plain"];
+    sandbox.ok(&args(&["train", "job.toml", "--run-dir", "run", "--quiet"], &old));
+    let job = sandbox.path("run/job.toml");
+    let is_new = |line: &&str| line.starts_with("split = ") || line.starts_with("numbers = ");
+    let says = ["so data.split is \"plain\"", "so model.numbers is \"vectors\""];
+    let by_file: &[&str] = &["train", "job.toml", "--resume", "run"];
+    for (command, epochs) in [(by_file, "3"), (&["train", "--resume", "run"], "4")] {
+        let text = fs::read_to_string(&job).unwrap();
+        assert_eq!(text.lines().filter(is_new).count(), 2, "{text}");
+        let lines = text.lines().filter(|line| !is_new(line));
+        fs::write(&job, lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        assert_says(&sandbox.ok(&["evaluate", "run"]).stderr, &says);
+        let stop = format!("train.stop.epochs={epochs}");
+        assert_says(&sandbox.ok(&args(command, &[&stop])).stderr, &says);
+        assert_says(
+            &fs::read_to_string(&job).unwrap(),
+            &["split = \"plain\"", "numbers = \"vectors\""],
+        );
+    }
+}

@@ -286,7 +286,7 @@ fn a_task_outside_the_cluster_is_refused() {
         let run = ManualRun::new(cluster_of(1, &[1]), &["cluster.mode=single"]);
         let output = run.start(role, 0).finish();
         assert_eq!(output.code, Some(2), "{output:?}");
-        assert_says(&output.stderr, &["error: ", single, &format!("this task {role}:0")]);
+        assert_says(&output.stderr, &["error: ", single, &format!("it is {role}:0")]);
         assert!(!run.run().path.exists(), "a run of its own");
     }
     for (cluster, role, index, says) in [

@@ -191,3 +191,23 @@ fn class_weights_that_do_not_fit_are_refused() {
         assert!(!text.contains("into runs/"), "nothing has started: {text}");
     }
 }
+
+#[test]
+fn a_start_with_other_fields_of_numbers_names_the_key_that_makes_them_equal() {
+    let sandbox = Sandbox::new();
+    let row = |i: u32| format!("{},{},{}\n", ["Bonn", "Rome"][i as usize % 2], 20 + i % 30, i % 2);
+    sandbox.write("rows.csv", format!("city,age,buys\n{}", (0..400).map(row).collect::<String>()));
+    let own = ["data.path=rows.csv", "model.kind=deepfm", "train.stop={steps=2}"];
+    let inputs = "city, age, the number age";
+    let vectors = "city, age";
+    for (numbers, other, theirs, ours) in
+        [("inputs", "vectors", inputs, vectors), ("vectors", "inputs", vectors, inputs)]
+    {
+        let set = format!("model.numbers={numbers}");
+        sandbox.ok(&args(&["train", "--run-dir", numbers], &[&own[..], &[&set]].concat()));
+        let (set, start) = (format!("model.numbers={other}"), format!("train.start={numbers}"));
+        let error = sandbox.fails(2, &args(&["train"], &[&own[..], &[&set, &start]].concat()));
+        let fields = format!("has the fields {theirs}, but the table has {ours};");
+        assert_says(&error, &[&fields, &format!("; set model.numbers = {numbers:?}")]);
+    }
+}

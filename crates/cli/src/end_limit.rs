@@ -40,7 +40,7 @@ struct ActivityState {
     has_started: bool,
     wait: Option<(Instant, String)>,
     work: Option<LongWork>,
-    /// When the task last finished to write something.
+    /// When the task last finished writing something.
     written: Option<Instant>,
     bar: Option<ProgressBar>,
 }
@@ -88,7 +88,7 @@ impl TaskActivity {
                 }
                 let Some(since) = asked.map(|asked| asked.elapsed()) else { continue };
                 let state = activity.state();
-                if since >= state.limit() {
+                if state.is_late(since) {
                     state.end(stop.signal().unwrap_or(signal_hook::consts::SIGTERM));
                 }
                 if since >= NOTE_AFTER && !is_noted && state.saves() {
@@ -118,13 +118,19 @@ impl ActivityState {
         self.has_started && !self.waits()
     }
 
-    fn has_just_written(&self) -> bool {
-        self.written.is_some_and(|at| at.elapsed() < LIMIT_TO_SAVE)
+    /// Whether it wrote something at most this long ago.
+    fn has_written_within(&self, time: Duration) -> bool {
+        self.written.is_some_and(|at| at.elapsed() < time)
+    }
+
+    /// Whether the time is up, this long after the signal. After the model comes the summary,
+    /// however long the model took.
+    fn is_late(&self, since: Duration) -> bool {
+        since >= self.limit() && !self.has_written_within(LIMIT_TO_SAVE)
     }
 
     fn limit(&self) -> Duration {
-        // After the model comes the summary, however long the model took.
-        if self.work.as_ref().is_some_and(is_write) || self.has_just_written() {
+        if self.work.as_ref().is_some_and(is_write) {
             LIMIT_TO_WRITE
         } else if self.saves() {
             LIMIT_TO_SAVE
@@ -146,7 +152,9 @@ impl ActivityState {
         let doing = match (&self.wait, &self.work) {
             (Some((_, text)), _) if self.waits() || !self.has_started => text.clone(),
             (_, Some(work)) => work.to_string(),
-            _ if self.has_just_written() => "it wrote what the run leaves".into(),
+            _ if self.has_written_within(2 * LIMIT_TO_SAVE) => {
+                "it wrote what the run leaves".into()
+            }
             _ if self.has_started => "it computed a step".into(),
             _ => "it was still starting".into(),
         };

@@ -96,8 +96,8 @@ fn check_placement(
         Placement::Listed(cluster) if is_single && !is_one_worker(cluster) => {
             return Err(Failure::Usage(format!(
                 "cluster.mode is single, which has neither servers nor an evaluator, but \
-                 TF_CONFIG lists them and makes this task {}; each task would train the whole \
-                 job: choose another mode, or empty TF_CONFIG",
+                 TF_CONFIG lists servers or makes this task an evaluator: it is {}; each task \
+                 would train the whole job: choose another mode, or empty TF_CONFIG",
                 cluster.task
             )));
         }

@@ -73,7 +73,7 @@ impl DeepMachine {
     /// A model of these sizes.
     ///
     /// # Panics
-    /// If one of them is zero, but that of the numbers.
+    /// If a size other than `numbers` is zero.
     pub fn new(shape: DeepShape) -> Self {
         let DeepShape { features, fields, rank, hidden, .. } = &shape;
         let sizes = [features, fields, rank].into_iter().chain(hidden);

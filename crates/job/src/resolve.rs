@@ -327,8 +327,9 @@ impl RawJob {
     /// from a version without `data.split`: a test example must not become a training example.
     /// Returns whether the job is changed.
     pub fn keep_split_of(&mut self, earlier: &RawJob) -> bool {
+        let resolved = self.resolve();
         let is_set = |job: &RawJob, key| job.entries.contains_key(key);
-        let keeps = FILES.contains(&self.word("data.kind").as_str())
+        let keeps = FILES.contains(&resolved.word("data.kind").as_str())
             && !is_set(self, "data.split")
             && !is_set(earlier, "data.split")
             && !is_set(self, "data.test_path");
@@ -341,9 +342,10 @@ impl RawJob {
     /// Lets the numbers of a table multiply vectors, as in an earlier run with the job `earlier` of
     /// a version without `model.numbers`. Returns whether the job is changed.
     pub fn keep_numbers_of(&mut self, earlier: &RawJob) -> bool {
+        let resolved = self.resolve();
         let is_set = |job: &RawJob| job.entries.contains_key("model.numbers");
-        let keeps = DEEP.contains(&self.word("model.kind").as_str())
-            && self.word("data.kind") == "table"
+        let keeps = DEEP.contains(&resolved.word("model.kind").as_str())
+            && resolved.word("data.kind") == "table"
             && !is_set(self)
             && !is_set(earlier);
         if keeps {

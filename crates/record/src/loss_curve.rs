@@ -12,8 +12,8 @@ use crate::names::tags;
 
 /// More than the bytes of the three events of a point.
 const POINT_BYTES: u64 = 200;
-/// The least time between two thinned points, and between two looks at the budget. A thinned point
-/// is never followed by the loss of one step, which would be far noisier.
+/// The least time between two thinned points, and between two looks at the budget. Within this time
+/// no point follows a thinned one: the loss of a single step would be far noisier.
 const RETRY: Duration = Duration::from_millis(25);
 
 /// Writes the train loss.

@@ -20,6 +20,10 @@ pub(crate) struct TableFeaturizer {
     is_dense: bool,
     /// The fields of features, if the model needs fields.
     fields: FieldMap,
+    /// The number of fields of the model; 0 if it needs none.
+    known_fields: usize,
+    /// The fields of a row's keys.
+    row_fields: Vec<u16>,
     needs_labels: bool,
     columns: Option<FileColumns>,
     row: EncodedRow,
@@ -36,10 +40,11 @@ struct FileColumns {
 }
 
 impl TableFeaturizer {
-    pub(crate) fn new(featurizer: Arc<Featurizer>, is_dense: bool, has_fields: bool) -> Self {
-        let fields = if has_fields { featurizer.fields() } else { FieldMap::default() };
-        let (needs_labels, row) = (false, EncodedRow::default());
-        Self { featurizer, is_dense, fields, needs_labels, columns: None, row }
+    /// The featuriser of a model with this many fields.
+    pub(crate) fn new(featurizer: Arc<Featurizer>, is_dense: bool, known_fields: usize) -> Self {
+        let fields = if known_fields > 0 { featurizer.fields() } else { FieldMap::default() };
+        let (needs_labels, columns, row, row_fields) = Default::default();
+        Self { featurizer, is_dense, fields, known_fields, row_fields, needs_labels, columns, row }
     }
 
     /// Refuses rows without a label of the model. Otherwise labels are not looked at.
@@ -118,10 +123,11 @@ fn named_columns(
 
 impl TextFeaturizer for TableFeaturizer {
     fn featurize(&mut self, chunk: &TextChunk, rows: &mut TextRows<'_>) -> Result<(), ScoreError> {
-        let is_dense = self.is_dense;
+        let (is_dense, known_fields) = (self.is_dense, self.known_fields);
         let features = self.featurizer.features();
         let mut row = std::mem::take(&mut self.row);
         let of_keys = std::mem::take(&mut self.fields);
+        let mut row_fields = std::mem::take(&mut self.row_fields);
         let columns = self.columns_of(chunk)?;
         let text = chunk.text();
         let mut records = Records::new(text, columns.format);
@@ -142,6 +148,16 @@ impl TextFeaturizer for TableFeaturizer {
                 rows.push_bad(line, fault.describe(&fields, names), ids);
                 continue;
             }
+            if !of_keys.is_empty() {
+                of_keys.fields_of(&row.keys, &mut row_fields);
+            }
+            // A model of an earlier version lacks the last fields if no training row had them.
+            let unknown = |field: &&u16| usize::from(**field) >= known_fields;
+            if let Some(field) = row_fields.iter().find(unknown) {
+                let what = format!("field {field}, but the model has {known_fields}");
+                rows.push_bad(line, what, columns.ids.iter().map(id).collect());
+                continue;
+            }
             if is_dense {
                 let at = rows.block.dense.len();
                 rows.block.dense.resize(at + features, 0.0);
@@ -152,13 +168,11 @@ impl TextFeaturizer for TableFeaturizer {
             } else {
                 rows.block.push_row(&row.keys, &row.values, row.label);
             }
-            if !of_keys.is_empty() {
-                rows.block.push_fields(row.keys.iter().map(|&key| of_keys.field_of(key)));
-            }
+            rows.block.push_fields(row_fields.iter().copied());
             rows.block.ids.extend(columns.ids.iter().map(id));
             rows.end_row(line);
         }
-        (self.row, self.fields) = (row, of_keys);
+        (self.row, self.fields, self.row_fields) = (row, of_keys, row_fields);
         Ok(())
     }
 }

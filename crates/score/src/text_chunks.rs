@@ -305,7 +305,7 @@ impl OpenSource {
             self.ended = self.read(&mut bytes)? == 0;
             skipped += bytes.len() as u64;
             if skipped > MAX_SKIPPED_BYTES {
-                let what = format!("line {}: {}", self.line, endless_line());
+                let what = format!("{} {}: {}", self.unit.name(), self.line, endless_line());
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             let end = memchr(b'\n', &bytes);

@@ -71,8 +71,7 @@ pub(crate) fn text_featurizer(
         InputKind::Criteo { features } => (SparseFormat::Criteo, features, 0),
         InputKind::Table { .. } => {
             let featurizer = model.table_featurizer()?.clone();
-            let (is_dense, has_fields) = (!model.is_sparse(), model.fields() > 0);
-            let featurizer = TableFeaturizer::new(featurizer, is_dense, has_fields);
+            let featurizer = TableFeaturizer::new(featurizer, !model.is_sparse(), model.fields());
             return Some(Box::new(featurizer.needing_labels(needs_labels)));
         }
         _ => return None,
@@ -120,9 +119,11 @@ impl TextScorer {
             // It may have swallowed any number of rows.
             Some(ChunkFault::OpenQuote) => {
                 return Err(ScoreError::Refused(format!(
-                    "{}, line {}: a quote is not closed within {MAX_LINE_BYTES} bytes or before \
+                    "{}, {} {}: a quote is not closed within {MAX_LINE_BYTES} bytes or before \
                      the end of the input; close it",
-                    chunk.source, chunk.first_line
+                    chunk.source,
+                    chunk.unit.name(),
+                    chunk.first_line
                 )));
             }
         }

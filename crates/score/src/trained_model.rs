@@ -61,6 +61,21 @@ impl TrainedModel {
             let why = format!("its featuriser gives {features} features, but it takes {inputs}");
             return Err(refused(why));
         }
+        if let (Some(table), ModelForm::Deep { numbers, .. }) =
+            (&model.table, &model.description.form)
+        {
+            let (given, fields) = (table.fields(), model.fields());
+            // Models of earlier versions may have fewer fields, and no numbers.
+            if given.numbers() != *numbers || *numbers > 0 && given.len() != fields {
+                let why = format!(
+                    "its featuriser gives {} fields, {} of them numbers, but it takes {fields}, \
+                     {numbers} of them numbers",
+                    given.len(),
+                    given.numbers()
+                );
+                return Err(refused(why));
+            }
+        }
         if let Some(shape) = example_shape(&model.description.input.kind)
             && product(shape) != Some(model.inputs())
         {

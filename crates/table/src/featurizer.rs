@@ -58,7 +58,7 @@ pub struct Featurizer {
     /// Whether each number of the table is a field of its own, for a model that takes it as it
     /// is. What says that a number is missing stays in its column's field.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    number_fields: bool,
+    pub(crate) number_fields: bool,
 }
 
 /// A combination of columns: each combination of their values is a feature.
@@ -203,7 +203,11 @@ impl Featurizer {
     pub(crate) fn field_names(&self) -> Vec<String> {
         let columns = self.columns.iter().filter(|column| column.role.width() > 0);
         let columns = columns.map(|column| column.name.clone());
-        columns.chain(self.crosses.iter().map(|cross| cross.columns.join("*"))).collect()
+        let crosses = self.crosses.iter().map(|cross| cross.columns.join("*"));
+        let is_number = |column: &&Column| self.number_fields && column.role.is_scaled_number();
+        let numbers = self.columns.iter().filter(is_number);
+        let numbers = numbers.map(|column| format!("the number {}", column.name));
+        columns.chain(crosses).chain(numbers).collect()
     }
 
     /// The name of each feature, for people; a few million names take some memory.

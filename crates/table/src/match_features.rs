@@ -55,9 +55,14 @@ impl Featurizer {
             return Ok(());
         }
         let [ours, theirs] = [ours, theirs].map(|names| names.join(", "));
+        let remedy = match (self.number_fields, other.number_fields) {
+            (false, true) => "; set model.numbers = \"inputs\"",
+            (true, false) => "; set model.numbers = \"vectors\"",
+            _ => "",
+        };
         Err(format!(
             "has the fields {theirs}, but the table has {ours}; a model of fields needs the same \
-             columns in the same order (words may be added)"
+             columns in the same order (words may be added){remedy}"
         ))
     }
 }

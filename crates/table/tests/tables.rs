@@ -116,7 +116,7 @@ fn buckets_lists_texts_and_crosses_become_features() {
 #[test]
 fn numbers_can_have_fields_of_their_own_after_those_of_the_columns() {
     let dir = Tables::new();
-    // The last number is missing in every row but those of the test.
+    // The last number is missing in every row.
     let text = "a,n,b,m,label\np,1.5,2,,0\nq,3,2,NA,1\np,,4,,1\nq,2,4,,0\n";
     let path = dir.write("table.csv", text);
     let raw = |name: &str| declare(name, ColumnChoice::Number(ScaleChoice::Raw));

@@ -46,7 +46,8 @@ impl FieldMap {
         if self.len() <= MOST_FIELDS {
             return Ok(self);
         }
-        let what = format!("{} fields; there may be at most {MOST_FIELDS}", self.len());
+        let remedy = if self.numbers > 0 { "; set model.numbers = \"vectors\"" } else { "" };
+        let what = format!("{} fields; there may be at most {MOST_FIELDS}{remedy}", self.len());
         Err(DataError::SparseSpec { kind: "table", what })
     }
 
