@@ -1,4 +1,5 @@
-//! What a directory holds of an earlier start of a job's run.
+//! What a directory holds of an earlier start of a job's run, and what a job keeps of one that it
+//! continues where defaults have changed since.
 
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,9 @@ use paceline_engine::checkpoint::CheckpointDir;
 use paceline_place::AgreedRun;
 use paceline_record::names::{files, folders};
 
+use crate::model_keys::DEEP;
 use crate::raw::RawJob;
+use crate::schema::FILES;
 
 /// A run that was started before.
 pub struct EarlierRun {
@@ -65,4 +68,37 @@ fn numbered(dir: &Path) -> impl Iterator<Item = PathBuf> {
     let others = dir.clone();
     let numbered = (2..).map(move |number: u32| others.with_file_name(format!("{name}-{number}")));
     iter::once(dir).chain(numbered)
+}
+
+impl RawJob {
+    /// Holds out the examples that an earlier run with the job `earlier` held out, if that run is
+    /// from a version without `data.split`: a test example must not become a training example.
+    /// Returns whether the job is changed.
+    pub fn keep_split_of(&mut self, earlier: &RawJob) -> bool {
+        let resolved = self.resolve();
+        let is_set = |job: &RawJob, key| job.entries.contains_key(key);
+        let keeps = FILES.contains(&resolved.word("data.kind").as_str())
+            && !is_set(self, "data.split")
+            && !is_set(earlier, "data.split")
+            && !is_set(self, "data.test_path");
+        if keeps {
+            self.set("data.split=plain");
+        }
+        keeps
+    }
+
+    /// Lets the numbers of a table multiply vectors, as in an earlier run with the job `earlier` of
+    /// a version without `model.numbers`. Returns whether the job is changed.
+    pub fn keep_numbers_of(&mut self, earlier: &RawJob) -> bool {
+        let resolved = self.resolve();
+        let is_set = |job: &RawJob| job.entries.contains_key("model.numbers");
+        let keeps = DEEP.contains(&resolved.word("model.kind").as_str())
+            && resolved.word("data.kind") == "table"
+            && !is_set(self)
+            && !is_set(earlier);
+        if keeps {
+            self.set("model.numbers=vectors");
+        }
+        keeps
+    }
 }

@@ -12,10 +12,9 @@ use super::column_path::split_column;
 use super::key_spec::{DefaultCase, DefaultCondition, ValueKind};
 use super::layer_path::{LAYERS, layer_of};
 use super::layers::UsedKey;
-use super::model_keys::DEEP;
 use super::problem::SettingOrigin;
 use super::raw::{JobEntry, PlacedTasks, RawJob, TaskSource};
-use super::schema::{FILES, KEYS, find_key};
+use super::schema::{KEYS, find_key};
 use super::value::JobValue;
 
 /// A run's name is part of its directory's name, whose length is limited.
@@ -321,37 +320,6 @@ impl RawJob {
     pub fn default_to_softmax(&mut self, label: &str, classes: usize) {
         let why = format!("the label {label:?} has {classes} classes");
         self.fill("model.kind", "\"softmax\"", SettingOrigin::Derived { why });
-    }
-
-    /// Holds out the examples that an earlier run with the job `earlier` held out, if that run is
-    /// from a version without `data.split`: a test example must not become a training example.
-    /// Returns whether the job is changed.
-    pub fn keep_split_of(&mut self, earlier: &RawJob) -> bool {
-        let resolved = self.resolve();
-        let is_set = |job: &RawJob, key| job.entries.contains_key(key);
-        let keeps = FILES.contains(&resolved.word("data.kind").as_str())
-            && !is_set(self, "data.split")
-            && !is_set(earlier, "data.split")
-            && !is_set(self, "data.test_path");
-        if keeps {
-            self.set("data.split=plain");
-        }
-        keeps
-    }
-
-    /// Lets the numbers of a table multiply vectors, as in an earlier run with the job `earlier` of
-    /// a version without `model.numbers`. Returns whether the job is changed.
-    pub fn keep_numbers_of(&mut self, earlier: &RawJob) -> bool {
-        let resolved = self.resolve();
-        let is_set = |job: &RawJob| job.entries.contains_key("model.numbers");
-        let keeps = DEEP.contains(&resolved.word("model.kind").as_str())
-            && resolved.word("data.kind") == "table"
-            && !is_set(self)
-            && !is_set(earlier);
-        if keeps {
-            self.set("model.numbers=vectors");
-        }
-        keeps
     }
 
     /// Whether the data comes from standard input.
