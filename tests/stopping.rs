@@ -61,7 +61,8 @@ fn a_signal_leaves_a_valid_run_and_sets_the_exit_code() {
         let sandbox = Sandbox::new();
         let endless = ["--set", "train.stop={test_loss=1e-9}", "--set", "train.batch=17"];
         let args = [&["train", "--run-dir", "run"], &SMALL[..], &endless].concat();
-        let mut child = start(&mut sandbox.command(&args));
+        // Slow steps: of more than 2,000 in the first second, not every one is recorded.
+        let mut child = start(sandbox.command(&args).env("PACELINE_TEST_SLOW", "*:20"));
         // The first line about a step shows that training has begun.
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();

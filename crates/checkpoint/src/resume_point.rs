@@ -116,7 +116,7 @@ impl ResumePoint {
     }
 
     /// The state of a server that holds `shard`, of keys that are spread or not
-    /// ([`CheckpointInfo::is_spread`]), in `chunks` chunks.
+    /// ([`CheckpointInfo::is_spread`](crate::CheckpointInfo::is_spread)), in `chunks` chunks.
     pub fn server_state(
         &self,
         shard: &Range<usize>,
