@@ -62,7 +62,7 @@ fn explain_shows_the_tasks_and_what_was_read_from_where() {
 }
 
 #[test]
-fn explain_counts_the_tasks_that_tf_config_lists() {
+fn explain_names_what_does_not_fit_the_job() {
     let config = json!({
         "cluster": cluster_of(3, &[2222, 2223]),
         "task": {"type": "worker", "index": 0},
@@ -72,15 +72,15 @@ fn explain_counts_the_tasks_that_tf_config_lists() {
         &printed,
         &[
             "no chief is listed: worker:0 is the chief",
-            "workers = 3                      # default: TF_CONFIG lists the tasks",
-            "servers = 2                      # default: TF_CONFIG lists the tasks",
+            "cluster.workers is 2, but TF_CONFIG lists 3: 3 are used",
+            "cluster.servers is 1, but TF_CONFIG lists 2: 2 are used",
         ],
     );
     // The output is still a valid job file.
     let sandbox = Sandbox::new();
     sandbox.write("job.toml", &printed);
     let alone = sandbox.ok(&["explain", "job.toml"]).stdout;
-    assert_says(&alone, &["3 workers and 2 servers, which `paceline train` starts here"]);
+    assert_says(&alone, &["2 workers and 1 server, which `paceline train` starts here"]);
     // `TF_CONFIG` decides what trains.
     let [first, second] = free_ports();
     let manual_run = ManualRun::new(cluster_of(3, &[first, second]), &["train.stop={steps=20}"]);

@@ -83,6 +83,6 @@ fn tasks_whose_lists_of_workers_differ_refuse_each_other() {
     let longer = tf_config(&cluster_of(3, &[port]), "worker", 1);
     let started = Instant::now();
     let task = RunningProcess::start(&mut run.command(&longer), run.run().path);
-    let key = "cluster.workers is 2 at ps:0 and 3 at worker:1";
+    let key = "the number of workers is 2 at ps:0 and 3 at worker:1";
     refused_at_once(started, task, &[key]);
 }

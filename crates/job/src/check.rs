@@ -139,7 +139,7 @@ impl JobChecker<'_> {
         if let Some(global) = self.optional("train.global_batch", Self::whole) {
             plan.batch = self.share_of_batch(global as usize, &plan.cluster);
         }
-        plan.optimizer = for_mean_gradients(&plan);
+        plan.optimizer = for_mean_gradients(&plan, self.job.placed);
         plan
     }
 

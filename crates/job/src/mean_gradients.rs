@@ -4,6 +4,7 @@ use paceline_model::{AdaGrad, OptimizerSpec};
 use paceline_observe::{BatchSize, JobBatches};
 
 use super::plan::{ClusterPlan, Plan};
+use super::raw::PlacedTasks;
 
 /// The batches of a cluster's workers.
 pub(super) fn batches_of(cluster: &ClusterPlan, size: BatchSize) -> JobBatches {
@@ -12,12 +13,16 @@ pub(super) fn batches_of(cluster: &ClusterPlan, size: BatchSize) -> JobBatches {
 }
 
 /// The optimizer for gradients that are means: what AdaGrad's sums start from is set for single
-/// examples, whose gradients a step of n examples divides by n.
-pub(super) fn for_mean_gradients(plan: &Plan) -> OptimizerSpec {
+/// examples, whose gradients a step of n examples divides by n. The workers are those that the
+/// environment lists, if it does.
+pub(super) fn for_mean_gradients(plan: &Plan, placed: Option<PlacedTasks>) -> OptimizerSpec {
     let Some(&ada_grad) = plan.optimizer.downcast::<AdaGrad>() else {
         return plan.optimizer.clone();
     };
-    let batches = batches_of(&plan.cluster, BatchSize::PerSlot(plan.batch));
+    let mut batches = batches_of(&plan.cluster, BatchSize::PerSlot(plan.batch));
+    if let Some(tasks) = placed.filter(|tasks| tasks.workers > 0) {
+        batches.workers = tasks.workers;
+    }
     let examples = batches.examples_per_step() as f32;
     let initial = ada_grad.initial / (examples * examples);
     let OptimizerSpec { weights, biases, .. } = plan.optimizer;

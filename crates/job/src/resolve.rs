@@ -291,22 +291,15 @@ impl RawJob {
         self.default_to("cluster.mode", mode, why);
     }
 
-    /// Fills in the numbers of tasks that a launcher starts, or that `TF_CONFIG` lists.
+    /// Fills in the numbers of tasks that a launcher starts.
     fn count_tasks(&mut self) {
         let Some(tasks) = self.placed else { return };
-        let (why, layout) = match tasks.source {
-            TaskSource::Launcher(rule) => {
-                (format!("{rule} starts the processes"), Some("\"dedicated\""))
-            }
-            TaskSource::TfConfig if tasks.lists_all => ("TF_CONFIG lists the tasks".into(), None),
-            TaskSource::TfConfig => return,
-        };
+        let TaskSource::Launcher(rule) = tasks.source else { return };
+        let why = format!("{rule} starts the processes");
         self.default_to("cluster.workers", &tasks.workers.to_string(), why.clone());
-        if let Some(servers) = tasks.servers.filter(|&servers| servers > 0) {
+        if let Some(servers) = tasks.servers {
             self.default_to("cluster.servers", &servers.to_string(), why.clone());
-            if let Some(layout) = layout {
-                self.default_to("cluster.layout", layout, why);
-            }
+            self.default_to("cluster.layout", "\"dedicated\"", why);
         }
     }
 
