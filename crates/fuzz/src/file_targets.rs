@@ -4,24 +4,22 @@ use std::fs;
 use std::path::Path;
 
 use paceline_arrays::{NumpySpec, PictureOptions, Pictures, open_numpy};
-use paceline_checkpoint::CheckpointDir;
 use paceline_data::idx::{read_pair, write_images, write_labels};
 use paceline_data::{Examples, ignore_reports};
 use paceline_model::{Group, Layout};
 use paceline_record::model_file::{ModelWriter, describe, load};
 use paceline_record::{InputDescription, InputKind, ModelDescription, ModelForm};
 use paceline_score::TrainedModel;
-use paceline_table::{TableSpec, open_table};
 
 use crate::scratch::{scratch_dir, scratch_file, written};
 
 /// Two files in one input: the first byte times 256 plus the second is the length of the first.
-fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     let Some(([high, low], rest)) = bytes.split_first_chunk() else { return (&[], &[]) };
     rest.split_at((usize::from(*high) * 256 + usize::from(*low)).min(rest.len()))
 }
 
-fn joined(first: &[u8], second: &[u8]) -> Vec<u8> {
+pub(crate) fn joined(first: &[u8], second: &[u8]) -> Vec<u8> {
     [&(first.len() as u16).to_be_bytes()[..], first, second].concat()
 }
 
@@ -132,7 +130,7 @@ fn small_png() -> Vec<u8> {
         .to_vec()
 }
 
-fn model_layout() -> Layout {
+pub(crate) fn model_layout() -> Layout {
     let mut layout = Layout::new();
     layout.push("weight", &[3, 2], Group::Weights);
     layout.push("bias", &[3], Group::Biases);
@@ -162,39 +160,4 @@ pub(crate) fn model_seeds() -> Vec<Vec<u8>> {
         })
     };
     vec![file(None), file(Some(&description))]
-}
-
-/// A checkpoint: its manifest and its only shard.
-pub(crate) fn checkpoint(bytes: &[u8]) {
-    let (manifest, shard) = split(bytes);
-    let dir = scratch_dir().join("checkpoints");
-    let place = dir.join("step-000000000005");
-    fs::create_dir_all(&place).expect("a directory in memory");
-    for (name, content) in [("manifest.json", manifest), ("server_0.safetensors", shard)] {
-        fs::write(place.join(name), content).expect("a file in memory");
-    }
-    fs::write(dir.join("generation.json"), manifest).expect("a file in memory");
-    let dir = CheckpointDir::new(dir);
-    let _ = dir.verify(5);
-    let _ = dir.manifest(5);
-    let _ = dir.generation();
-}
-
-pub(crate) fn checkpoint_seeds() -> Vec<Vec<u8>> {
-    let shard = model_seeds().remove(0);
-    let text = r#"{"info": {"version": 3, "step": 5, "generation": 1, "shard_count": 1},
-        "shards": [{"file": "server_0.safetensors", "bytes": 300, "crc32c": "00000000", "from": 0,
-        "to": 9, "chunks": []}], "crc32c": "00000000"}"#;
-    vec![joined(text.as_bytes(), &shard)]
-}
-
-/// A Parquet file.
-pub(crate) fn parquet(bytes: &[u8]) {
-    let path = scratch_file("table.parquet", bytes);
-    let cache_dir = Some(scratch_dir().join("cache"));
-    let _ = open_table(&TableSpec { cache_dir, ..TableSpec::at(&path) }, &mut ignore_reports());
-}
-
-pub(crate) fn parquet_seeds() -> Vec<Vec<u8>> {
-    vec![b"PAR1\x15\x00\x00\x00\x00PAR1".to_vec()]
 }

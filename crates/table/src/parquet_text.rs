@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
 use paceline_data::DataError;
@@ -53,7 +54,7 @@ impl ParquetText {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let refused = |what: String| DataError::Sparse { path: path.into(), what };
         let file = File::open(path).map_err(DataError::io("open", path))?;
-        let reader = SerializedFileReader::new(file).map_err(|error| {
+        let reader = caught(|| SerializedFileReader::new(file)).map_err(|error| {
             refused(format!("not a sound Parquet file: {error}; write it again"))
         })?;
         let schema = reader.metadata().file_metadata().schema_descr();
@@ -89,7 +90,11 @@ impl ParquetText {
     /// The bytes of the file that correspond to the rows read.
     fn bytes_read(&self) -> u64 {
         let about = self.reader.metadata();
-        let bytes: i64 = about.row_groups().iter().map(|group| group.compressed_size()).sum();
+        let bytes: i64 = about
+            .row_groups()
+            .iter()
+            .map(|group| group.compressed_size())
+            .fold(0, i64::saturating_add);
         let rows = about.file_metadata().num_rows().max(1) as f64;
         (bytes.max(0) as f64 * self.rows_read as f64 / rows) as u64
     }
@@ -104,6 +109,12 @@ impl ParquetText {
             }
             let group = self.reader.get_row_group(self.next_group)?;
             self.next_group += 1;
+            let columns = self.reader.metadata().file_metadata().schema_descr().num_columns();
+            if group.num_columns() != columns {
+                // Without any column, its rows would have no end.
+                let what = "a group of rows has other columns than the file";
+                return Err(ParquetError::General(what.into()));
+            }
             self.rows_left = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
             let columns = (0..group.num_columns()).map(|index| ColumnText::new(&*group, index));
             self.columns = columns.collect::<Result<_, _>>()?;
@@ -129,7 +140,7 @@ impl ParquetText {
 
 impl Read for ParquetText {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.taken == self.text.len() && !self.convert_more().map_err(unreadable)? {
+        if self.taken == self.text.len() && !caught(|| self.convert_more()).map_err(unreadable)? {
             return Ok(0);
         }
         let count = buffer.len().min(self.text.len() - self.taken);
@@ -232,7 +243,7 @@ impl Cells<'_> {
             }
             let mut values = values.iter();
             for row in 0..read {
-                if present == 0 || self.levels[row] == present {
+                if present == 0 || self.levels.get(row) == Some(&present) {
                     let value = values.next();
                     let value = value.ok_or_else(|| ParquetError::EOF("too few values".into()))?;
                     put(self.text, value);
@@ -243,6 +254,14 @@ impl Cells<'_> {
         Ok(())
     }
 }
+
+/// Calls the library, which panics on some damaged files.
+fn caught<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    // What a panic has left half done is not used again: the file is given up.
+    let result = panic::catch_unwind(AssertUnwindSafe(read));
+    result.unwrap_or_else(|_| Err(ParquetError::General("its pages contradict each other".into())))
+}
+
 /// The error of a file whose pages cannot be read. The footer of a file with encrypted columns may
 /// be plain, and then only the pages show it.
 fn unreadable(error: ParquetError) -> io::Error {

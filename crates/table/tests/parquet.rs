@@ -128,3 +128,23 @@ fn a_damaged_nested_or_bad_parquet_file_is_refused_with_its_row() {
     let error = open(path, &[]).unwrap_err().to_string();
     assert!(error.contains("the column \"a\" is nested"), "{error}");
 }
+
+#[test]
+fn a_damaged_file_is_an_error_or_a_table_and_never_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.parquet");
+    write(&path, Compression::UNCOMPRESSED);
+    let sound = fs::read(&path).unwrap();
+    // The pages of the first columns.
+    for at in 4..200 {
+        for change in [1, 2, 4, 0x80] {
+            let mut damaged = sound.clone();
+            damaged[at] ^= change;
+            fs::write(&path, damaged).unwrap();
+            let cache_dir = Some(dir.path().join("cache"));
+            let columns = vec![ColumnSpec::label("buys")];
+            let spec = TableSpec { cache_dir, columns, ..TableSpec::at(&path) };
+            let _ = open_table(&spec, &mut |_: OpenReport<'_>| ControlFlow::Continue(()));
+        }
+    }
+}

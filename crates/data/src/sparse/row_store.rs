@@ -235,7 +235,11 @@ impl RowStore {
     pub(crate) fn read_fields(&self, place: RowPlace, count: usize, fields: &mut Vec<u16>) {
         if self.fields > 0 {
             let (segment, _) = self.at(place);
+            let before = fields.len();
             take_fields(self.row_bytes(place), count, segment.field_bytes, fields);
+            // Models index by field, so one of a damaged row must not be beyond them.
+            let last = (self.fields - 1).min(u16::MAX.into()) as u16;
+            fields[before..].iter_mut().for_each(|field| *field = (*field).min(last));
         }
     }
 

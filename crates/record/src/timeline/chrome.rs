@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::arrows::gradient_arrows;
 use super::clocks::{ClockOffset, align};
-use super::task_trace::TaskTrace;
+use super::task_trace::{TaskTrace, lost_of};
 
 /// The traces of all tasks on one clock.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl AlignedTraces {
         let offsets = align(&traces);
         let starts = traces.iter().zip(&offsets).flat_map(|(trace, offset)| {
             let spans = trace.threads.iter().flat_map(|thread| &thread.spans);
-            spans.map(|span| span.begun_ns as i64 - offset.ahead_ns)
+            spans.map(|span| (span.begun_ns as i64).saturating_sub(offset.ahead_ns))
         });
         let zero_ns = starts.min().unwrap_or(0);
         Self { traces, offsets, zero_ns }
@@ -38,7 +38,7 @@ impl AlignedTraces {
 
     /// A task's time in microseconds since the first moment of the file.
     fn us(&self, task: usize, at_ns: i64) -> f64 {
-        (at_ns - self.offsets[task].ahead_ns - self.zero_ns) as f64 / 1e3
+        at_ns.saturating_sub(self.offsets[task].ahead_ns).saturating_sub(self.zero_ns) as f64 / 1e3
     }
 
     /// Writes the file. `missing` are the tasks without traces.
@@ -60,7 +60,7 @@ impl AlignedTraces {
     /// A description of each task.
     fn tasks(&self) -> Value {
         let describe = |(trace, offset): (&TaskTrace, &ClockOffset)| {
-            let lost: u64 = trace.threads.iter().map(|thread| thread.lost).sum();
+            let lost = lost_of(&trace.threads);
             let within = offset.within_ns.map(|within| within as f64 / 1e3);
             json!({"task": trace.task, "host": trace.host, "clock_within_us": within, "lost": lost})
         };

@@ -43,8 +43,8 @@ pub(super) fn align(traces: &[TaskTrace]) -> Vec<ClockOffset> {
             }
             let more = bounds.offset(ahead_by_wall(&traces[known], &traces[other]));
             found[other] = Some(ClockOffset {
-                ahead_ns: base.ahead_ns + more.ahead_ns,
-                within_ns: base.within_ns.zip(more.within_ns).map(|(base, more)| base + more),
+                ahead_ns: base.ahead_ns.saturating_add(more.ahead_ns),
+                within_ns: base.within_ns.zip(more.within_ns).map(|(a, b)| a.saturating_add(b)),
             });
             open.push(other);
         }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use paceline_observe::trace::TraceWindow;
 
 use super::chrome::AlignedTraces;
-use super::task_trace::TaskTrace;
+use super::task_trace::{TaskTrace, lost_of};
 use crate::error::RunFileError;
 use crate::names::{evaluator_folder, files, task_folder};
 use crate::whole_file::write_whole;
@@ -42,10 +42,9 @@ pub fn merge_traces(run: &Path, tasks: &[String]) -> Result<MergeReport, RunFile
         traces.extend(read_last(&folder)?);
     }
     let timeline = AlignedTraces::new(traces);
-    let threads = timeline.traces.iter().flat_map(|trace| &trace.threads);
     let report = MergeReport {
         tasks: timeline.traces.iter().map(|trace| trace.task.clone()).collect(),
-        lost: threads.map(|thread| thread.lost).sum(),
+        lost: lost_of(timeline.traces.iter().flat_map(|trace| &trace.threads)),
         missing,
     };
     if !report.tasks.is_empty() {

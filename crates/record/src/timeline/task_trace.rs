@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::files;
 
+/// The latest time in a trace, in nanoseconds: half of what fits, so that differences do.
+const MAX_TIME_NS: u64 = i64::MAX as u64 / 2;
 /// The format of the file.
 const FORMAT: u32 = 1;
 /// The most processes of one task that can write a part.
@@ -140,15 +142,25 @@ impl TaskTrace {
         let is_sound = |thread: &ThreadTrace| {
             let ops = thread.spans.iter().all(|span| (span.op as usize) < thread.ops.len());
             let peers = thread.marks.iter().all(|mark| (mark.peer as usize) < trace.peers.len());
+            let ends = thread.spans.iter().map(|span| span.ended_ns);
+            let marks = thread.marks.iter().map(|mark| mark.at_ns);
             let times = thread.spans.iter().all(|span| span.begun_ns <= span.ended_ns);
-            ops && peers && times
+            ops && peers && times && ends.chain(marks).all(|at| at <= MAX_TIME_NS)
         };
+        if trace.base_unix_ns > MAX_TIME_NS {
+            return Err(wrong("its clock is wrong".into()));
+        }
         match trace.format {
             FORMAT if trace.threads.iter().all(is_sound) => Ok(trace),
             FORMAT => Err(wrong("a span or a mark is invalid".into())),
             format => Err(wrong(format!("format {format}, not {FORMAT}"))),
         }
     }
+}
+
+/// Spans and marks that did not fit into the tracks of these threads.
+pub(super) fn lost_of<'a>(threads: impl IntoIterator<Item = &'a ThreadTrace>) -> u64 {
+    threads.into_iter().fold(0, |lost, thread| lost.saturating_add(thread.lost))
 }
 
 impl Counter {

@@ -138,3 +138,26 @@ fn a_trace_reads_as_it_was_written_and_the_last_one_counts() {
     let error = TaskTrace::read_last(dir.path()).unwrap_err().to_string();
     assert!(error.contains("trace-part-3.json: a span or a mark is invalid"), "{error}");
 }
+
+#[test]
+fn times_that_do_not_fit_are_refused_and_those_that_do_are_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let wrong: [fn(&mut TaskTrace); 3] = [
+        |trace| trace.base_unix_ns = u64::MAX,
+        |trace| trace.threads[0].spans[0].ended_ns = 1 << 63,
+        |trace| trace.threads[0].marks[0].at_ns = u64::MAX,
+    ];
+    for (number, change) in wrong.into_iter().enumerate() {
+        let mut trace = cluster(0).remove(0);
+        change(&mut trace);
+        trace.write(dir.path()).unwrap();
+        assert!(TaskTrace::read_last(dir.path()).is_err(), "change {number}");
+    }
+    let mut traces = cluster(0);
+    let latest = i64::MAX as u64 / 2;
+    (traces[0].base_unix_ns, traces[1].base_unix_ns) = (latest, 0);
+    traces[0].threads[0].marks[0].at_ns = latest;
+    traces[1].counters.push(Counter { at_ns: i64::MIN, ..Counter::default() });
+    traces.iter_mut().for_each(|trace| trace.threads[0].lost = u64::MAX);
+    AlignedTraces::new(traces).write(&mut Vec::new(), &[]).unwrap();
+}

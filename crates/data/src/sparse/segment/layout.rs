@@ -210,13 +210,15 @@ fn put_fields(fields: &[u16], field_bytes: usize, out: &mut Vec<u8>) {
 /// Appends `count` fields from the end of a row's bytes.
 #[inline]
 pub(crate) fn take_fields(row: &[u8], count: usize, field_bytes: usize, fields: &mut Vec<u16>) {
-    let start = row.len().saturating_sub(count * field_bytes);
+    let (start, after) = (row.len().saturating_sub(count * field_bytes), fields.len() + count);
     match field_bytes {
         // Only a segment whose rows are all empty has no fields where others do.
-        0 => fields.resize(fields.len() + count, 0),
+        0 => {}
         1 => fields.extend(row[start..].iter().map(|&field| u16::from(field))),
         _ => fields.extend(row[start..].as_chunks().0.iter().map(|&pair| u16::from_le_bytes(pair))),
     }
+    // A row that is shorter than its fields is damaged; it still has one for each key.
+    fields.resize(after, 0);
 }
 
 /// The checksum of a segment's bytes, without the checksum in them.
@@ -254,4 +256,18 @@ pub(crate) fn row_start(index: &[u8], row: usize) -> Option<usize> {
 #[inline]
 pub(crate) fn row_label(index: &[u8], row: usize) -> Option<u8> {
     index.get(INDEX_BYTES * row + START_BYTES).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::take_fields;
+
+    #[test]
+    fn a_row_that_is_shorter_than_its_fields_has_one_for_each_key() {
+        for field_bytes in 0..=2 {
+            let mut fields = vec![9];
+            take_fields(&[1, 0, 3], 5, field_bytes, &mut fields);
+            assert_eq!(fields.len(), 6, "{field_bytes} bytes");
+        }
+    }
 }
