@@ -108,4 +108,7 @@ fn a_file_of_the_wrong_kind_is_named_and_nothing_is_built() {
     let data = "data={kind=\"table\", path=\"tabel.csv\"}";
     let said = sandbox.fails(2, &["train", "--set", data, "--set", "cluster.mode=single"]);
     assert_says(&said, &["tabel.csv: No such file or directory (did you mean ", "table.csv?)"]);
+    std::os::unix::fs::symlink("nowhere", sandbox.path("link.csv")).unwrap();
+    let said = sandbox.fails(2, &["train", "--set", "data.path=link.csv"]);
+    assert!(said.contains("link.csv: No such file") && !said.contains("link.csv?"), "{said}");
 }

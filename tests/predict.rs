@@ -4,6 +4,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 use paceline_data::idx::{write_images, write_labels};
@@ -335,6 +337,28 @@ fn an_interrupted_prediction_leaves_no_file() {
     let output = finish(child);
     assert_eq!(output.code, Some(130), "{output:?}");
     assert!(!sandbox.tree().iter().any(|file| file.contains("out.csv")), "{:?}", sandbox.tree());
+}
+
+#[test]
+fn an_evaluation_of_files_says_how_far_it_has_come() {
+    let sandbox = Sandbox::new();
+    clicks_run(&sandbox);
+    let mut child = start(sandbox.command(&["evaluate", "run", "-"]).stdin(Stdio::piped()));
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"1 3:1\n0 4:1\n").unwrap();
+    // The input ends when progress is shown, which takes a second, or after a minute without it.
+    let (shown, is_shown) = channel::<()>();
+    thread::spawn(move || {
+        let _ = is_shown.recv_timeout(Duration::from_secs(60));
+        drop(stdin);
+    });
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    stderr.read_line(&mut said).unwrap();
+    drop(shown);
+    assert!(said.starts_with("testing ") && said.contains(" rows"), "{said}");
+    let output = finish(child);
+    assert_says(&output.stdout, &["of 2 examples"]);
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_sweep_runs_every_cell_and_reports_on_all() {
     );
     sandbox.write("job.toml", job);
     let output = sandbox.ok(&["sweep", "job.toml", "--sweep-dir", "s"]);
-    assert_says(&output.stderr, &["[1/4] batch=10: ", " left\n", "4 of 4 runs", "s/report.html"]);
+    assert_says(&output.stderr, &["[1/4] batch=10: ", "4 of 4 runs", "s/report.html"]);
     assert_says(&output.stdout, &["batch 10", "examples/s"]);
     assert_eq!(outcomes(&sandbox.path("s")), ["done"; 4]);
     let summary = sandbox.run_folder("s/runs/004_batch-60_r2").summary();

@@ -31,10 +31,15 @@ fn lines_on_screen(shown: &str) -> Vec<String> {
 fn check_width(sandbox: &Sandbox, columns: usize, args: &[&str]) -> String {
     let output = in_terminal(sandbox, columns, args);
     let lines = lines_on_screen(&output.stdout);
-    let drawn = output.stdout.split(['\r', '\n', '\x1b']).map(str::trim);
+    let drawn = output.stdout.split(['\r', '\n', '\x1b']);
+    let drawn = drawn.map(|text| text.trim().trim_start_matches("[2K"));
     let is_empty_bar = |text: &str| text.contains('░') && !text.contains(char::is_alphanumeric);
-    let empty = drawn.map(|text| text.trim_start_matches("[2K")).find(|text| is_empty_bar(text));
+    let empty = drawn.clone().find(|text| is_empty_bar(text));
     assert_eq!(empty, None, "a bar without a text: {args:?}");
+    // The terminal writes `^C` behind a bar.
+    let is_bar = |text: &str| text.contains(['░', '█']);
+    let wide = drawn.filter(|text| is_bar(text)).find(|text| text.chars().count() + 2 > columns);
+    assert_eq!(wide, None, "a bar without room for ^C: {args:?}");
     for line in &lines {
         let is_wide = line.chars().count() > columns && line.trim().contains(' ');
         assert!(!is_wide, "{columns} columns: {args:?}: {line:?} in\n{}", lines.join("\n"));
@@ -79,6 +84,9 @@ fn results_fit_the_terminal() {
     let settings: Vec<_> = few.chain(traced).collect();
     let clicks = "data={kind=\"clicks\", train_examples=300, test_examples=100, features=1000}";
     sandbox.ok(&["train", "--quiet", "--run-dir", "clicks", "--set", clicks]);
+    let people = "age,years in the same occupation,bought\n";
+    let people = (0..40).fold(people.to_owned(), |all, row| format!("{all}{row},{},no\n", row % 7));
+    sandbox.write("people.csv", people.replace("5,no", "5,yes"));
     for columns in [60, 80, 100, 200] {
         let run = format!("run-{columns}");
         let train = [&["train", "--run-dir", &run], &settings[..]].concat();
@@ -87,11 +95,14 @@ fn results_fit_the_terminal() {
         let shown = check_width(&sandbox, columns, &["evaluate", &run]);
         assert!(shown.contains("accuracy") && !shown.contains("\n %"), "{shown}");
         check_width(&sandbox, columns, &["evaluate", "clicks"]);
+        check_width(&sandbox, columns, &["data", "describe", "people.csv"]);
+        check_width(&sandbox, columns, &["data", "clean", "--dry-run"]);
         check_width(&sandbox, columns, &["checkpoint", "list", &run]);
         check_width(&sandbox, columns, &["checkpoint", "verify", &run]);
         check_width(&sandbox, columns, &["trace", "summary", &run]);
         let shown = check_width(&sandbox, columns, &["sweep", "sweep.toml"]);
         assert_says(&shown, &["[4/4] batch=100 rate=0.1: ", "4 of 4 runs"]);
+        assert!(!shown.contains(" 0 s left"), "{shown}");
     }
 }
 
@@ -121,6 +132,10 @@ fn paths_that_are_not_there_are_named_first() {
         &sandbox.fails(2, &["evaluate", "empty"]),
         &["empty/model.safetensors: there is no"],
     );
+    std::os::unix::fs::symlink("model.safetensors", sandbox.path("empty/model.safetensors"))
+        .unwrap();
+    let unreadable = sandbox.run(&["evaluate", "empty"]).stderr;
+    assert_says(&unreadable, &["error: cannot read empty/model.safetensors: Too many levels"]);
     let clicks = ["data", "make", "clicks", "--format", "libsvm", "--rows", "5", "job.toml"];
     assert_says(&sandbox.fails(2, &clicks), &["job.toml: there is such a file already"]);
 }

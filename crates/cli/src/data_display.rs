@@ -4,13 +4,13 @@ use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use paceline_data::{OpenObserver, OpenProgress, OpenReport};
 
 use crate::Failure;
-use crate::progress::{clock_time, write_above, write_line};
+use crate::progress::{write_above, write_line};
 use crate::stop_source::StopSource;
-use paceline_terminal::grouped;
+use paceline_terminal::{bar_target, bar_width, clock_time, grouped, without_details};
 
 /// Operations that take less than this are not shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl DataDisplay {
         let form = if silent {
             DisplayForm::Silent
         } else if std::io::stderr().is_terminal() {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let bar = ProgressBar::with_draw_target(None, bar_target());
             // The message is cut at the width of the terminal.
             let style = ProgressStyle::with_template("{wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -92,7 +92,7 @@ impl DataDisplay {
         match &self.form {
             DisplayForm::Silent => {}
             DisplayForm::Terminal(bar) => {
-                bar.set_message(line);
+                bar.set_message(without_details(&line, bar_width()));
                 bar.tick();
             }
             DisplayForm::Lines if Instant::now() >= self.next_line => {

@@ -5,12 +5,14 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use paceline_engine::LongWork;
 use paceline_observe::ProgressReport;
 use paceline_record::{TaskLog, flush_lines, write_line_after};
-use paceline_terminal::{grouped, message_width, wrap_message};
+use paceline_terminal::{
+    bar_target, bar_width, clock_time, fit_bar, fit_wait, grouped, wrap_message,
+};
 
 /// Moves to the beginning of a terminal's line and erases it.
 const ERASE_LINE: &str = "\r\x1b[2K";
@@ -54,7 +56,7 @@ fn progress_line(report: &ProgressReport) -> String {
     progress_parts(report).join(", ")
 }
 
-/// The same for a bar in a terminal of this width: without what does not fit.
+/// The same beside a bar, in this many columns together: without what does not fit.
 fn short_progress_line(report: &ProgressReport, width: usize) -> String {
     let mut parts = progress_parts(report);
     if parts.join(", ").chars().count() + LEAST_BAR + 1 > width {
@@ -88,16 +90,6 @@ fn short_number(number: f64) -> String {
     let digits =
         if unit.is_empty() || number >= 99.95 { 0 } else { 1 + usize::from(number < 9.995) };
     format!("{number:.digits$}{unit}")
-}
-
-/// Formats seconds for people: `8 s`, `3:05`, `2:00:00`.
-pub(crate) fn clock_time(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
-    match (whole / 3_600, whole / 60 % 60, whole % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m}:{s:02}"),
-        (h, m, s) => format!("{h}:{m:02}:{s:02}"),
-    }
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -156,7 +148,7 @@ impl Progress {
         let form = if quiet {
             ProgressForm::Quiet
         } else if std::io::stderr().is_terminal() {
-            let bar = ProgressBar::with_draw_target(Some(1_000), ProgressDrawTarget::stderr());
+            let bar = ProgressBar::with_draw_target(Some(1_000), bar_target());
             // The bar itself comes with the first step.
             bar.set_style(style("{msg}"));
             ProgressForm::Bar(bar)
@@ -210,8 +202,7 @@ impl Progress {
                     bar.set_style(style("{wide_bar} {msg}"));
                 }
                 bar.set_position((1_000.0 * report.done.unwrap_or_default()) as u64);
-                let width = message_width().unwrap_or(80);
-                bar.set_message(short_progress_line(report, width));
+                bar.set_message(short_progress_line(report, bar_width()));
                 self.next = Instant::now() + BAR_EVERY;
             }
         }
@@ -237,7 +228,7 @@ impl Progress {
         let mut next = now + WAIT_LINE_EVERY;
         match (&self.form, shown) {
             (ProgressForm::Quiet, _) => return,
-            (ProgressForm::Bar(bar), _) => bar.set_message(fit_wait(text, message_width())),
+            (ProgressForm::Bar(bar), _) => bar.set_message(fit_wait(text, bar_width())),
             (ProgressForm::Lines, None) => write_line(&format!("{name}{text}")),
             (ProgressForm::Lines, Some(shown)) => next = shown.next,
         }
@@ -261,7 +252,7 @@ impl Progress {
             match &self.form {
                 ProgressForm::Quiet => {}
                 ProgressForm::Lines => write_line(&text),
-                ProgressForm::Bar(bar) => bar.set_message(fit(&text, 1)),
+                ProgressForm::Bar(bar) => bar.set_message(fit_bar(&text, 0)),
             }
             let is_bar = matches!(self.form, ProgressForm::Bar(_));
             let lasts = now.saturating_duration_since(shown.begun);
@@ -298,29 +289,6 @@ fn describe_work(work: LongWork) -> String {
         LongWork::Test { done, total } => format!("testing {}/{}", grouped(done), grouped(total)),
         work => work.to_string(),
     }
-}
-
-/// A text cut to the width of the terminal without `used` columns: a line that is replaced must
-/// not wrap.
-pub(crate) fn fit(text: &str, used: usize) -> String {
-    let width = message_width().unwrap_or(80).saturating_sub(used);
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-}
-
-/// What a task waits for, in a terminal of this width: the names are cut, and not the time at the
-/// end.
-fn fit_wait(text: &str, width: Option<usize>) -> String {
-    let width = width.unwrap_or(80).saturating_sub(1);
-    let (awaited, time) = text.rsplit_once(" (").unwrap_or((text, ""));
-    let left = width.saturating_sub(time.chars().count() + 3);
-    if text.chars().count() <= width || time.is_empty() || left == 0 {
-        return fit(text, 1);
-    }
-    let names: String = awaited.chars().take(left).collect();
-    format!("{names}… ({time}")
 }
 
 #[cfg(test)]

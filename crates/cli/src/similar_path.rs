@@ -22,6 +22,8 @@ fn similar_path(path: &Path, is_candidate: fn(&Path) -> bool) -> Option<String> 
         let name = entry.file_name().into_string().ok()?;
         is_candidate(&entry.path()).then_some(name)
     });
+    // A link to nothing is listed, but does not exist.
+    let names = names.filter(|other| other != name);
     let likeness = |other: &String| strsim::jaro_winkler(name, other);
     let best = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     let is_alike = likeness(&best) > LEAST_LIKENESS;

@@ -1,6 +1,7 @@
 //! The raw form of a job: every key that was set, with its origin, before it is checked.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use paceline_lab::Finding;
@@ -113,7 +114,12 @@ impl RawJob {
         if about.len() > MAX_FILE_BYTES {
             return Err(unreadable(format!("it is larger than {MAX_FILE_BYTES} bytes")));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => {
+                unreadable("it is not text in UTF-8; a job is a TOML file".into())
+            }
+            _ => unreadable(error.to_string()),
+        })?;
         Self::parse(&text, path)
     }
 

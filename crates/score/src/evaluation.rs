@@ -1,13 +1,14 @@
 //! Evaluation: how good a model is on labelled rows.
 
+use std::cell::Cell;
+
 use paceline_model::{LogisticLoss, Score, ScoreLoss, Tally};
 use serde::Serialize;
 
 use crate::answer::{best_class, probabilities};
 use crate::calibration::{CalibrationBin, CalibrationCounts};
 use crate::error::ScoreError;
-use crate::pipeline::StopFn;
-use crate::predict::BadRows;
+use crate::predict::{BadRows, PredictObserver};
 use crate::scored_rows::{NO_LABEL, ScoredRows};
 use crate::scoring::{HowToScore, ScoreInput, score};
 use crate::trained_model::TrainedModel;
@@ -105,20 +106,25 @@ impl Evaluation {
 ///
 /// # Errors
 /// If the input cannot be read, does not fit the model or has no row, a row is bad and must not be
-/// skipped, as one without a label that the model knows, or `stop` says so.
+/// skipped, as one without a label that the model knows, or `observer` says so.
 pub fn evaluate(
     model: &TrainedModel,
     input: &ScoreInput,
     options: &EvaluateOptions,
-    stop: StopFn<'_>,
+    observer: PredictObserver<'_>,
 ) -> Result<Evaluation, ScoreError> {
     let mut counts = EvaluationCounts::new(model.class_names(), options);
     if let ScoreInput::Examples(input) = input {
         counts.skipped = input.skipped;
     }
-    let mut take = |scored: ScoredRows, _| counts.add(&scored, options);
+    let done = Cell::new(0);
+    let mut take = |scored: ScoredRows, _| {
+        counts.add(&scored, options)?;
+        done.set(counts.tally.examples + counts.skipped);
+        Ok(())
+    };
     let how = HowToScore { threads: options.threads, needs_labels: true };
-    score(model, input, how, stop, Ok, &mut take)?;
+    score(model, input, how, &|| observer(done.get()), Ok, &mut take)?;
     counts.finish(&input.origin())
 }
 

@@ -82,7 +82,6 @@ pub use example_scorer::{ExampleInput, ExampleLabels, ExampleSource};
 pub use open_input::{InputFiles, open_input};
 pub use output_file::OutputFile;
 pub use output_rows::{IdValue, OutputFormat, OutputRows};
-pub use pipeline::StopFn;
 pub use predict::{BadRows, PredictCounts, PredictObserver, PredictOptions, predict};
 pub use scorer::Scorer;
 pub use scoring::ScoreInput;

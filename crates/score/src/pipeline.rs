@@ -32,7 +32,7 @@ enum JobOutcome<R> {
 }
 
 /// Says whether to stop.
-pub type StopFn<'a> = &'a dyn Fn() -> bool;
+pub(crate) type StopFn<'a> = &'a dyn Fn() -> bool;
 
 /// Does all jobs with these workers, and gives the results to `take` in the order of the jobs.
 /// `is_last` says whether no other result is ready yet.

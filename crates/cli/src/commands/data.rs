@@ -1,7 +1,7 @@
 //! `paceline data`: lists, fetches and generates data sets.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use paceline_data::sparse::{
     CacheRemoval, CachedRows, Clicks, FIRST_TEST_ROW, row_cache_dir, write_clicks_file,
@@ -15,12 +15,10 @@ use crate::data_args::{DescribeArgs, MakeClicksArgs};
 use crate::data_display::DataDisplay;
 use crate::fetch_display::FetchDisplay;
 use crate::interrupt::Interrupt;
-use crate::progress::write_line;
 use crate::stop_source::StopSource;
-use paceline_terminal::{columns, counted, grouped, output_width, with_long_last, wrap_output};
-
-/// How often progress is shown.
-const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+use paceline_terminal::{
+    counted, grouped, output_width, with_long_last, wrap_comments, wrap_output,
+};
 
 /// Lists every data set that a job can name, and its location.
 pub(super) fn list() -> Result<(), Failure> {
@@ -76,10 +74,12 @@ pub(super) fn describe(args: &DescribeArgs) -> Result<(), Failure> {
     spec.format.header = args.no_header.then_some(false);
     spec.columns = args.label.iter().map(|column| ColumnSpec::label(column)).collect();
     if args.file.as_os_str() == "-" {
-        return print(&describe_stream(&spec, &mut std::io::stdin().lock())?);
+        let text = describe_stream(&spec, &mut std::io::stdin().lock())?;
+        return print(&wrap_comments(&text));
     }
     let stop = StopSource { interrupt: Interrupt::default(), channel: None };
-    print(&describe_table(&spec, &mut DataDisplay::new(false, &stop))?)
+    let text = describe_table(&spec, &mut DataDisplay::new(false, &stop))?;
+    print(&wrap_comments(&text))
 }
 
 /// Removes cached rows, or lists them if `dry_run`.
@@ -101,11 +101,12 @@ pub(super) fn clean(cache: Option<PathBuf>, dry_run: bool) -> Result<(), Failure
         let source = cached.source.as_deref().unwrap_or(unknown);
         rows.push(vec![size(cached.bytes), format!("{source}{in_use}")]);
     }
-    print(&columns(&rows))?;
+    print(&with_long_last(&rows, output_width()))?;
     let done = if dry_run { "would remove" } else { "removed" };
     let caches = if files == 1 { "cache" } else { "caches" };
     let (files, bytes) = (grouped(files), size(bytes));
-    print(&format!("{done} {files} {caches} of rows, {bytes}, in {}\n", dir.display()))
+    let text = format!("{done} {files} {caches} of rows, {bytes}, in {}", dir.display());
+    print(&format!("{}\n", wrap_output(&text, "  ")))
 }
 
 /// A size for people.
@@ -124,23 +125,19 @@ pub(super) fn make(args: &MakeClicksArgs) -> Result<(), Failure> {
     let clicks = clicks.with_interactions(args.interactions);
     let first = if args.test { FIRST_TEST_ROW } else { 0 };
     let rows = first..first + args.rows;
-    let mut last_shown = Instant::now();
+    let path = &args.file;
+    let stop = StopSource { interrupt: interrupt.clone(), channel: None };
+    let mut display = DataDisplay::new(false, &stop);
+    let begun = Instant::now();
     let mut should_continue = |so_far| {
-        if last_shown.elapsed() >= PROGRESS_EVERY {
-            last_shown = Instant::now();
-            write_line(&format!("{} of {} rows", grouped(so_far), grouped(args.rows)));
-        }
+        let (name, so_far, all) = (path.display(), grouped(so_far), grouped(args.rows));
+        display.show(&format!("writing {name}: {so_far} of {all} rows"), begun.elapsed());
         interrupt.signal().is_none()
     };
-    let path = &args.file;
-    let whole = write_clicks_file(
-        &clicks,
-        rows,
-        args.format.into(),
-        args.gzip,
-        path,
-        &mut should_continue,
-    )?;
+    let whole =
+        write_clicks_file(&clicks, rows, args.format.into(), args.gzip, path, &mut should_continue);
+    drop(display);
+    let whole = whole?;
     match interrupt.signal() {
         Some(signal) if !whole => Err(Failure::Signal { signal }),
         _ => print(&format!("{} in {}\n", counted(args.rows, "row"), path.display())),

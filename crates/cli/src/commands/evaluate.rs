@@ -1,7 +1,9 @@
 //! `paceline evaluate`: tests a trained model again, on its job's test set or on any labelled file.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use paceline_engine::{LongWork, TaskContext, TestWatch};
 use paceline_lab::closing_table::auc_text;
@@ -15,6 +17,7 @@ use paceline_score::{
 use serde_json::{Value, json};
 
 use super::output::print;
+use super::predict::scoring_text;
 use super::read_job::{keep_defaults, read_job};
 use super::trained_model::{load_trained, model_path, score_failure, test_set};
 use crate::Failure;
@@ -185,7 +188,17 @@ fn evaluate_files(args: &EvaluateArgs, paths: Vec<PathBuf>) -> Result<Evaluated,
         bad_rows: args.on_bad.into(),
         ..EvaluateOptions::default()
     };
-    let figures = evaluate_input(&model, &input, &options, &|| false).map_err(failed)?;
+    let display = RefCell::new(DataDisplay::new(false, &stop));
+    let start = Instant::now();
+    let observer = |rows| {
+        let elapsed = start.elapsed();
+        let text = scoring_text("testing", &input, rows, elapsed);
+        display.borrow_mut().show(&text, elapsed);
+        false
+    };
+    let evaluated = evaluate_input(&model, &input, &options, &observer);
+    drop(display);
+    let figures = evaluated.map_err(failed)?;
     if figures.skipped > 0 {
         write_line(&format!("warning: {} skipped", counted(figures.skipped, "bad row")));
     }

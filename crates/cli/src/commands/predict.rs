@@ -47,7 +47,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let observer = |rows| {
         let elapsed = start.elapsed();
-        display.borrow_mut().show(&progress_text(&input, rows, elapsed), elapsed);
+        display.borrow_mut().show(&scoring_text("predicting", &input, rows, elapsed), elapsed);
         interrupt.signal().is_some()
     };
     let run = |out: &mut dyn Write| {
@@ -73,16 +73,21 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How far the prediction is, in words.
-fn progress_text(input: &ScoreInput, rows: u64, elapsed: Duration) -> String {
+/// How far the scoring of an input is, in words; `action` says what for.
+pub(super) fn scoring_text(
+    action: &str,
+    input: &ScoreInput,
+    rows: u64,
+    elapsed: Duration,
+) -> String {
     let rate = grouped((rows as f64 / elapsed.as_secs_f64().max(1e-9)) as u64);
     match input {
         ScoreInput::Examples(all) => {
             let share = 100 * rows / (all.len() as u64).max(1);
-            format!("predicting {}: {share} % ({rate} rows/s)", all.origin)
+            format!("{action} {}: {share} % ({rate} rows/s)", all.origin)
         }
         ScoreInput::Text(_) => {
-            format!("predicting {}: {} rows ({rate} rows/s)", input.origin(), grouped(rows))
+            format!("{action} {}: {} rows ({rate} rows/s)", input.origin(), grouped(rows))
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct LoadedModel {
 pub(crate) fn model_path(path: &Path) -> Result<PathBuf, Failure> {
     check_exists(path)?;
     let file = if path.is_dir() { path.join(files::MODEL) } else { path.to_owned() };
-    if file.exists() {
+    if file.try_exists().map_err(Failure::at("read", &file))? {
         check_model_digest(&file)?;
         return Ok(file);
     }

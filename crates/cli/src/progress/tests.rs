@@ -1,15 +1,6 @@
 use super::*;
 
 #[test]
-fn the_time_of_a_wait_stays_when_names_are_cut() {
-    let text = "waiting for worker:0, worker:1, worker:2 (3 s of 60 s)";
-    assert_eq!(fit_wait(text, Some(60)), text);
-    let short = fit_wait(text, Some(40));
-    assert_eq!(short, "waiting for worker:0, wo… (3 s of 60 s)");
-    assert_eq!(short.chars().count(), 39);
-}
-
-#[test]
 fn what_a_server_waits_for_is_shown_instead_of_the_wait_for_the_server() {
     let (seen, text) = (Instant::now(), "waiting for ps:0 (2 s)");
     let shown = |subject: &str| ShownWait { subject: subject.into(), next: seen, seen };
@@ -48,9 +39,4 @@ fn short_numbers_have_three_digits() {
     let numbers = [0.4, 12.0, 999.4, 1_500.0, 93_120.0, 999_499.0, 999_500.0, 1.5e8];
     let texts = ["0", "12", "999", "1.50 k", "93.1 k", "999 k", "1.00 M", "150 M"];
     assert_eq!(numbers.map(short_number), texts);
-}
-
-#[test]
-fn times_are_short() {
-    assert_eq!([7.6, 185.0, 7_200.0].map(clock_time), ["8 s", "3:05", "2:00:00"]);
 }

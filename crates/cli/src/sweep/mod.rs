@@ -16,9 +16,10 @@ use paceline_lab::sweep_plan::{self, PlannedRun, RunOutcome, SweepLog, SweepPlan
 
 use crate::Failure;
 use crate::interrupt::Interrupt;
-use crate::progress::{clock_time, write_line};
+use crate::progress::write_line;
 use paceline_job::{CellJob, RawJob};
 use paceline_record::write_whole;
+use paceline_terminal::clock_time;
 use paceline_terminal::counted;
 use progress::SweepProgress;
 

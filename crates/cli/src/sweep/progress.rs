@@ -4,14 +4,14 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use paceline_lab::in_table_order;
 use paceline_lab::sweep_plan::{PlannedRun, RunEnd, RunOutcome};
 use paceline_record::StoredSummary;
 use paceline_record::names::files;
 
-use crate::progress::{clock_time, fit, write_above, write_line};
-use paceline_terminal::counted;
+use crate::progress::{write_above, write_line};
+use paceline_terminal::{bar_target, clock_time, counted, fit_bar};
 
 /// How often the bar's clock is updated.
 const TICK: Duration = Duration::from_millis(500);
@@ -34,9 +34,10 @@ pub(super) struct SweepProgress {
 impl SweepProgress {
     pub(super) fn new(quiet: bool, all: usize, before: usize) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr());
+            let bar = ProgressBar::with_draw_target(Some(all as u64), bar_target());
             let style = ProgressStyle::with_template("{wide_bar} {msg}, {elapsed}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            bar.set_style(style.with_key("elapsed", write_elapsed));
             bar.set_position(before as u64);
             bar.enable_steady_tick(TICK);
             bar
@@ -52,7 +53,7 @@ impl SweepProgress {
         if let Some(bar) = &self.bar {
             let number = self.before + self.made + 1;
             let message = format!("{number}/{}: {}{}", self.all, settings(cell), self.left());
-            bar.set_message(fit(&message, LEAST_BAR + ELAPSED));
+            bar.set_message(fit_bar(&message, LEAST_BAR + ELAPSED));
         }
     }
 
@@ -64,7 +65,8 @@ impl SweepProgress {
             RunOutcome::Failed => format!("failed: {}", ended.why),
             RunOutcome::Interrupted => "interrupted".to_owned(),
         };
-        let left = self.left();
+        let is_over = ended.outcome == RunOutcome::Interrupted;
+        let left = if is_over { String::new() } else { self.left() };
         self.say(&format!("[{number}/{}] {}: {what}{left}", self.all, settings(cell)));
         if let Some(bar) = &self.bar {
             bar.set_position(number as u64);
@@ -80,11 +82,8 @@ impl SweepProgress {
     /// The estimated time left, by the mean time of the runs so far.
     fn left(&self) -> String {
         let rest = self.all.saturating_sub(self.before + self.made);
-        if self.made == 0 || rest == 0 {
-            return String::new();
-        }
-        let each = self.begun.elapsed().as_secs_f64() / self.made as f64;
-        format!(", {} left", clock_time(each * rest as f64))
+        let left = self.begun.elapsed().as_secs_f64() / self.made as f64 * rest as f64;
+        time_left(left)
     }
 
     fn say(&self, text: &str) {
@@ -96,6 +95,17 @@ impl SweepProgress {
             None => write_line(text),
         }
     }
+}
+
+/// The end of a line, with the time left; empty if it is unknown, or less than a second.
+fn time_left(seconds: f64) -> String {
+    let is_worth_a_word = seconds.is_finite() && seconds >= 1.0;
+    if is_worth_a_word { format!(", {} left", clock_time(seconds)) } else { String::new() }
+}
+
+/// The time since the sweep began, as all times are written.
+fn write_elapsed(state: &ProgressState, to: &mut dyn std::fmt::Write) {
+    let _ = to.write_str(&clock_time(state.elapsed().as_secs_f64().floor()));
 }
 
 /// The main results of a run.
@@ -120,4 +130,16 @@ pub(super) fn settings(cell: &PlannedRun) -> String {
     };
     let words: Vec<_> = in_table_order(&cell.settings).into_iter().map(short).collect();
     if words.is_empty() { cell.id.clone() } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_is_told_from_a_second_on() {
+        assert_eq!([1.0, 90.0].map(time_left), [", 1 s left", ", 1:30 left"]);
+        // Before the first run ends, and in the last second.
+        assert_eq!([f64::INFINITY, f64::NAN, 0.9, 0.0].map(time_left), [""; 4]);
+    }
 }
