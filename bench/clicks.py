@@ -3,12 +3,17 @@
 
 Generates clicks whose pairs of values matter (`data.interactions`), writes them in the form that
 each program reads, and prints rows/s and the log loss on the same test rows after equal passes,
-next to the loss of the true odds and of the best linear model:
+next to the loss of the true odds and of the best linear model, and how many times the rows/s of
+each program Paceline has on as many threads:
 
-    fm       rank 8, 33,762,578 features: Vowpal Wabbit (--lrq) and PyTorch, on one thread
+    fm       rank 8, 33,762,578 features: Vowpal Wabbit (--lrq) and PyTorch (one Embedding, and
+             an EmbeddingBag beside an Embedding), on one thread
     ffm      rank 4, 39 fields, 1,000,000 features: libffm's algorithm (the crate libffm)
-             on two threads
+             on one thread and on two
     deepfm   rank 8 beside a perceptron of 64 and 32, batch 256: PyTorch on two threads
+
+Rows/s count training alone. The processor seconds are of the whole program in its fastest turn,
+with reading, tests and start-up: on a busy machine they say more than rows/s.
 
 Needs `pip install numpy vowpalwabbit torch` for the Python of --peers, and for ffm
 `cargo install libffm --features cli`. A program that is missing is left out with a note, as is a
@@ -19,6 +24,7 @@ import json
 import math
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -36,25 +42,39 @@ class Data:
         self.args, self.kind, self.scratch = args, kind, scratch
         self.features = args.features or FEATURES[kind]
         self.rows, self.test_rows = args.rows, args.test_rows
+        # Processor time that converting took, which is no program's own.
+        self.converting = 0.0
 
     def path(self, name, ending):
         return self.scratch / f"{self.kind}-{name}.{ending}"
 
     def make(self):
-        """Writes LIBFFM text, and from it Vowpal Wabbit's text and numpy arrays."""
+        """Writes LIBFFM text, which the other forms are made from when a program needs them."""
         for name, rows, more in [("train", self.rows, []), ("test", self.test_rows, ["--test"])]:
             command = [self.args.binary, "data", "make", "clicks", "--rows", str(rows)]
             command += ["--features", str(self.features), "--format", "libffm", *more]
             command += ["--interactions", str(self.args.interactions)]
             subprocess.run([*command, str(self.path(name, "ffm"))], check=True,
                            stdout=subprocess.DEVNULL)
+
+    def make_vw_text(self):
+        """Writes Vowpal Wabbit's text, once."""
+        for name in ["train", "test"]:
+            if self.path(name, "vw").exists():
+                continue
             with open(self.path(name, "ffm")) as lines, open(self.path(name, "vw"), "w") as out:
                 for line in lines:
                     label, *entries = line.split()
                     keys = " ".join(entry.split(":")[1] for entry in entries)
                     # Rows of length 1: --lrq starts from large vectors.
                     out.write(f"{1 if label == '1' else -1} |f:0.16 {keys}\n")
-        peer(self.args, "arrays", {"scratch": str(self.scratch), "kind": self.kind})
+
+    def make_arrays(self):
+        """Writes numpy arrays, once."""
+        if not (self.scratch / f"{self.kind}-test-labels.npy").exists():
+            start = processor_seconds()
+            peer(self.args, "arrays", {"scratch": str(self.scratch), "kind": self.kind})
+            self.converting += processor_seconds() - start
 
     def bounds(self):
         """The line of `paceline explain` about the true odds."""
@@ -69,7 +89,7 @@ class Data:
         return next((line[2:] for line in lines if line.startswith("# clicks:")), "")
 
     def truth(self):
-        with open(self.path("test", "vw")) as lines:
+        with open(self.path("test", "ffm")) as lines:
             return [line.startswith("1") for line in lines]
 
 
@@ -92,11 +112,18 @@ def peer(args, what, settings):
     return json.loads(output.splitlines()[-1])
 
 
+def processor_seconds():
+    """User and system time of the programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 # The programs. Each returns rows/s and the log loss on the test rows.
 
 
 def run_vw(data, args, options):
     """Vowpal Wabbit reads its cache; what one row takes is not counted."""
+    data.make_vw_text()
     cache, model = data.path("train", "cache"), data.path("train", "model")
     vw = [args.peers, "-m", "vowpalwabbit", "--quiet"]
     base = [*vw, "--loss_function", "logistic", "-b", "28", "--holdout_off", *options]
@@ -116,6 +143,7 @@ def run_vw(data, args, options):
 
 
 def run_torch(data, args, **settings):
+    data.make_arrays()
     settings |= {"scratch": str(data.scratch), "kind": data.kind, "features": data.features,
                  "rank": RANK[data.kind], "passes": args.passes}
     found = peer(args, "train", settings)
@@ -186,8 +214,11 @@ def programs(kind, data, args):
     theirs = {
         "fm": {"vw --lrq ff8": lambda: run_vw(data, args, ["--lrq", "ff8", "-l", "0.1"]),
                "PyTorch, batch 256": torch(model="fm", batch=256, threads=1),
-               "PyTorch, batch 4,096": torch(model="fm", batch=4096, threads=1)},
-        "ffm": {"libffm, 2 threads": lambda: run_libffm(data, args, ["--in-memory", "-s", "2"])},
+               "PyTorch, batch 4,096": torch(model="fm", batch=4096, threads=1),
+               "PyTorch EmbeddingBag, batch 256": torch(model="fm-bag", batch=256, threads=1),
+               "PyTorch EmbeddingBag, batch 4,096": torch(model="fm-bag", batch=4096, threads=1)},
+        "ffm": {"libffm": lambda: run_libffm(data, args, ["--in-memory", "-s", "1"]),
+                "libffm, 2 threads": lambda: run_libffm(data, args, ["--in-memory", "-s", "2"])},
         "deepfm": {"PyTorch, 2 threads": torch(model="deepfm", batch=256, threads=2),
                    "PyTorch, 2 threads, Paceline's settings": torch(
                        model="deepfm", batch=256, threads=2, initial=100, rate=0.05,
@@ -209,6 +240,7 @@ def compare(kind, args, scratch):
         for name, run in programs(kind, data, args).items():
             if name in missing:
                 continue
+            before = processor_seconds() - data.converting
             try:
                 rows, loss = run()
             except (OSError, subprocess.CalledProcessError) as error:
@@ -216,12 +248,17 @@ def compare(kind, args, scratch):
                 print((getattr(error, "stderr", None) or "")[-500:], file=sys.stderr)
                 missing.add(name)
                 continue
-            best[name] = max(best.get(name, (0, loss)), (rows, loss))
+            turn = (rows, loss, processor_seconds() - data.converting - before)
+            best[name] = max(best.get(name, turn), turn)
     print(f"\n{kind}: {data.rows:,} rows, {data.features:,} features, {args.passes} passes, "
           f"best of {args.repeats}\n{data.bounds()}\n")
-    print("| program | rows/s | test log loss |\n|---|---:|---:|")
-    for name, (rows, loss) in best.items():
-        print(f"| {name} | {rows:,.0f} | {loss:.4f} |")
+    print("| program | rows/s | Paceline has | test log loss | processor s |")
+    print("|---|---:|---:|---:|---:|")
+    for name, (rows, loss, cpu) in best.items():
+        ours = best.get(f"paceline {kind}{', 2 threads' * ('2 threads' in name)}")
+        is_peer = ours and not name.startswith("paceline")
+        times = f"{ours[0] / rows:.2f} times" if is_peer else ""
+        print(f"| {name} | {rows:,.0f} | {times} | {loss:.4f} | {cpu:.1f} |")
     for path in scratch.glob(f"{kind}-*"):
         path.unlink()
 
@@ -260,6 +297,24 @@ def train_torch(settings):
         path = pathlib.Path(settings["scratch"]) / f"{settings['kind']}-{name}"
         return [torch.from_numpy(np.load(f"{path}-{part}.npy")) for part in ["keys", "labels"]]
 
+    class BagMachine(nn.Module):
+        """The weights as PyTorch's documentation adds them up, and the vectors beside them."""
+
+        def __init__(self):
+            super().__init__()
+            vectors = torch.empty(settings["features"], rank)
+            vectors.normal_(0.0, settings.get("deviation", 0.01))
+            self.table = nn.Embedding.from_pretrained(vectors, freeze=False, sparse=True)
+            self.linear = nn.EmbeddingBag.from_pretrained(
+                torch.zeros(settings["features"], 1), freeze=False, sparse=True, mode="sum")
+            self.bias = nn.Parameter(torch.zeros(1))
+
+        def forward(self, keys):
+            vectors = self.table(keys)
+            sums = vectors.sum(1)
+            pairs = 0.5 * (sums * sums - (vectors * vectors).sum(1)).sum(1)
+            return self.bias + self.linear(keys).squeeze(1) + pairs
+
     class Machine(nn.Module):
         """One table with the weight and the vector of each key: one lookup instead of two."""
 
@@ -282,8 +337,11 @@ def train_torch(settings):
             score = self.bias + entries[:, :, 0].sum(1) + pairs
             return score + self.deep(vectors.flatten(1)).squeeze(1) if self.deep else score
 
-    model = Machine(settings["model"] == "deepfm")
-    dense = [value for name, value in model.named_parameters() if name != "table.weight"]
+    is_bag = settings["model"] == "fm-bag"
+    model = BagMachine() if is_bag else Machine(settings["model"] == "deepfm")
+    tables = ["table.weight", "linear.weight"]
+    sparse = [value for name, value in model.named_parameters() if name in tables]
+    dense = [value for name, value in model.named_parameters() if name not in tables]
     if "initial" in settings:
         # One AdaGrad for all, with Paceline's rate and sums, and no biases to start with.
         with torch.no_grad():
@@ -294,7 +352,7 @@ def train_torch(settings):
             model.parameters(), lr=settings["rate"], eps=1e-8,
             initial_accumulator_value=settings["initial"] / batch**2)]
     else:
-        optimizers = [torch.optim.Adagrad([model.table.weight], lr=0.05),
+        optimizers = [torch.optim.Adagrad(sparse, lr=0.05),
                       torch.optim.Adam(dense, lr=0.001)]
     loss_of = nn.BCEWithLogitsLoss()
     keys, labels = load("train")

@@ -5,16 +5,17 @@ use std::time::Duration;
 /// Limits of a server. The defaults suit a page with a handful of readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Simultaneous connections. A further one replaces the oldest without a request that passed
-    /// the guard; if there is none, the server answers it with status 503.
+    /// Simultaneous connections. A further one replaces the oldest of those that have sent no
+    /// request that passed the guard; if all have, the server answers it with status 503.
     pub connections: usize,
-    /// Bytes of a request's head.
+    /// Bytes of a request's head, without the empty line that ends it.
     pub head_bytes: usize,
     /// Time for a request's head to arrive, from its first byte.
     pub head_time: Duration,
-    /// Time that a connection may stay silent between requests.
+    /// Time that a connection may stay silent before its first request and between two.
     pub idle_time: Duration,
-    /// Time to send a complete response, or one write of a streamed response.
+    /// Time to send a complete response. In a streamed one, it holds for the head and for each
+    /// write.
     pub write_time: Duration,
 }
 

@@ -21,7 +21,8 @@ const RUNS_DIR: &str = "/runs";
 const SCRATCH_DIR: &str = "/tmp";
 /// The user of every container, by the number that other small images use for one without rights.
 const USER: u32 = 65_532;
-/// How long a task of a TFJob may take until it answers its probe.
+/// How long a task of a TFJob runs before its first probe. It is ended after six failures, 10 s
+/// apart, so it has a little less than 360 s until it must answer.
 const FIRST_ANSWER_SECONDS: u32 = 300;
 /// The port of `/healthz` and `/metrics` in every container.
 const HTTP_PORT: u16 = 9400;
