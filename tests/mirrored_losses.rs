@@ -66,7 +66,8 @@ fn a_sparse_model_ends_with_the_same_bits_whichever_mirrored_worker_is_killed() 
     let model = ["model.kind=deepfm", "model.rank=2", "data.features=5000", "model.min_count=2"];
     let more = ["model.evict_after=50", "cluster.workers=3", "train.stop.steps=2000"];
     let settings = [&model[..], &more].concat();
-    let launched = running(&sandbox, &settings);
+    // Steps of this model take longer than those of others, so a small factor is enough.
+    let launched = sandbox.launch_slow("mirrored", 10, &[&[WAIT], &settings[..]].concat());
     ["worker:2", "worker:0"].iter().for_each(|task| launched.kill_and_wait_for_restart(task));
     check_end(&sandbox, launched, &settings);
 }

@@ -1,5 +1,8 @@
 //! The workspace's tests, and a second chance alone for the few that fail beside others.
 //!
+//! Tests of how soon a large network ends run after the others, one by one: beside them they would
+//! measure how busy the machine is.
+//!
 //! Most tests start real processes and bound how long they take. On a busy machine one of them may
 //! miss a bound. It then runs again with the machine to itself: a fault fails twice. A test that
 //! passes then is reported as unstable, so that it is mended rather than forgotten.
@@ -8,6 +11,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::process::{ChoreResult, cargo, ended, in_background, run, run_quietly};
+
+/// The module of the process tests that run one by one.
+const ONE_BY_ONE: &str = "cut_short::";
 
 /// With more failures than this, nothing runs again.
 const MOST_UNSTABLE: usize = 3;
@@ -52,10 +58,19 @@ pub(crate) fn check_documentation() -> ChoreResult {
     run_quietly(examples.args(["--profile", "ci", "--workspace", "--locked", "--doc"]))
 }
 
-/// Runs every other test with this many at once.
+/// Runs every other test, most of them with this many at once.
 pub(crate) fn check(threads: usize) -> ChoreResult {
+    check_together(threads)?;
+    let mut rest = cargo(&["test", "--profile", "ci", "--locked", "--package", "paceline-cli"]);
+    rest.args(["--test", "process", ONE_BY_ONE]);
+    run(rest.env("RUST_TEST_THREADS", "1"))
+}
+
+/// Runs the tests that bear others beside them, with this many at once.
+fn check_together(threads: usize) -> ChoreResult {
     let mut all = tests();
-    all.arg("--no-fail-fast").env("RUST_TEST_THREADS", threads.to_string());
+    all.args(["--no-fail-fast", "--", "--skip", ONE_BY_ONE]);
+    all.env("RUST_TEST_THREADS", threads.to_string());
     let mut failures = Failures::default();
     let Err(why) = run_and_read(&mut all, |line| failures.note(line)) else { return Ok(()) };
     if !failures.may_run_again() {
