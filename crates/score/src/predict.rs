@@ -67,7 +67,9 @@ pub fn predict(
     observer: PredictObserver<'_>,
 ) -> Result<PredictCounts, ScoreError> {
     if options.format == OutputFormat::Parquet && cfg!(not(feature = "parquet")) {
-        let what = "this program was built without the feature parquet; choose csv or jsonl";
+        let what = "this program was built without the feature parquet and writes no Parquet \
+                    files; build it again with `--features parquet`, or choose `--format csv` or \
+                    `--format jsonl`";
         return Err(ScoreError::Refused(what.into()));
     }
     let ids = IdColumns::of(model, input);

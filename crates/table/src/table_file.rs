@@ -54,8 +54,8 @@ pub fn is_parquet_file(path: &Path) -> bool {
 fn needs_parquet(path: &Path) -> DataError {
     DataError::Sparse {
         path: path.into(),
-        what: "this is a Parquet file, but this program was built without the feature parquet; \
-               build it with that feature, or convert the file to CSV"
+        what: "this is a Parquet file, and this program was built without the feature parquet; \
+               build it again with `--features parquet`, or convert the file to CSV"
             .into(),
     }
 }
