@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use paceline_engine::checkpoint::PlanOrigin;
-use paceline_engine::{Mode, TaskContext, TaskPlace, TrainError, TrainingTask, join_run};
+use paceline_engine::{
+    EnrolledWorker, Mode, TaskContext, TaskPlace, TrainingTask, WorkerEntry, run_worker,
+};
 use paceline_exchange::{CONTROL_BYTES, MAX_WORKERS};
 use paceline_net::{Credentials, LinkError, request_join_info};
 use paceline_place::{Cluster, Role, Task, read_token};
@@ -24,7 +26,6 @@ use crate::Failure;
 use crate::credentials::{join_identity, run_keys};
 use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
-use crate::failure::train_error;
 use crate::interrupt::Interrupt;
 use crate::join_paths::confirm_paths;
 use crate::load_data::load_data;
@@ -294,18 +295,15 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
             progress: Mutex::new(Progress::new(false)),
         }),
     );
-    let named_place = std::cell::OnceCell::new();
-    let joined = join_run(&enrolling, |name| {
-        let refused = || TrainError::Settings(format!("server 0 sent a bad name: {name:?}"));
-        let index = name.rsplit_once(':').and_then(|(_, index)| index.parse().ok());
-        let cluster = info.cluster(index.ok_or_else(refused)?);
-        let context = named_context(&plan, &cluster, &run, stop, activity.clone());
-        let context = context.map_err(train_error)?.showing_waits(false);
-        let place =
-            named_place.get_or_init(|| TaskPlace { name: name.to_owned(), ..place.clone() });
-        Ok(task(place, Arc::new(context)))
-    });
-    joined.map_err(|error| Failure::from(error).with_signal(interrupt.signal()))
+    let with_signal = |error| Failure::from(error).with_signal(interrupt.signal());
+    let enrolled = EnrolledWorker::enrol(&enrolling).map_err(with_signal)?;
+    let name = enrolled.name();
+    let index = name.rsplit_once(':').and_then(|(_, index)| index.parse().ok());
+    let index = index.ok_or_else(|| wrong(format!("server 0 sent a bad name: {name:?}")))?;
+    let context = named_context(&plan, &info.cluster(index), &run, stop, activity.clone())?;
+    let place = TaskPlace { name: name.to_owned(), ..place.clone() };
+    let task = task(&place, Arc::new(context.showing_waits(false)));
+    run_worker(&task, WorkerEntry::Joined(enrolled)).map(drop).map_err(with_signal)
 }
 
 /// The place of a process that may have no name yet.

@@ -4,11 +4,12 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Instant;
 
+use paceline_depot::DepotClient;
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir, PlanOrigin, ResumePoint};
 use paceline_engine::{
     EvaluatorTask, LossReport, Mode, ModelSizing, ModelSource, NoteLevel, OnWorkerLoss, ServerTask,
-    TaskContext, TaskPlace, TrainSettings, TrainingTask, Workload, run_evaluator, run_server,
-    run_worker,
+    TaskContext, TaskPlace, TrainSettings, TrainingTask, WorkerEntry, Workload, run_evaluator,
+    run_server, run_worker,
 };
 use paceline_net::Credentials;
 use paceline_place::{Cluster, Role, bind_named, inherited_listener, run_token};
@@ -101,27 +102,12 @@ pub(crate) fn run_task(
     let depot_listener = depot.map_or(Ok(None), DepotPlace::listen)?;
     let client = depot.and_then(|depot| depot.client(&activity, &stop));
     let sender = depot.zip(client.as_ref());
-    let checkpoint = match sender {
-        Some((depot, client)) => depot.checkpoint(client, options)?,
-        None => find_checkpoint(plan, options)?,
-    };
-    // The launcher has already opened the run; without a launcher, the coordinator does.
-    let is_led = options.checkpoint.is_some() || cluster.slot() != Some(0);
-    if let Some(from) = checkpoint.as_ref().filter(|_| !is_led) {
-        let run = options.open_run(&plan.name, Some(from))?;
-        run.write(files::JOB, job.explain().as_bytes())?;
-    }
-    let run = join_run_dir(job, plan, cluster, options)?;
+    let checkpoint = find_checkpoint(plan, options, sender)?;
+    let run = join_run_dir(job, plan, cluster, options, checkpoint.as_ref())?;
     let place = task_place(plan, cluster)?;
     let credentials = credentials.clone();
     let place = TaskPlace { credentials, is_not_restarted, is_substitute, losses, ..place };
-    let identity = job.run_identity(&terms(cluster, &place));
-    let mut settings = plan.settings(identity, test_hooks::from_env());
-    place.refuse_servers(cluster.servers()?, &settings)?;
-    let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
-    if has_params && options.resume.is_none() {
-        settings.start = open_start(job, plan, &|_| {})?;
-    }
+    let settings = task_settings(job, plan, cluster, &place, options)?;
     let from = checkpoint.map(|from| ResumePoint::new(from, settings.step_layout(place.slots)));
     let checkpoints = match sender {
         Some((depot, client)) => depot.remote_dir(run.path(), client),
@@ -148,45 +134,37 @@ pub(crate) fn run_task(
     let gather = |(depot, client): (&DepotPlace<'_>, _)| depot.gather(client, &run, context.log());
     let _gatherer = sender.map(gather).transpose()?;
     let copier = task.copier(&context)?;
-    let finished = task.run(context, is_launched, &signals);
+    let finished = match cluster.task.role {
+        Role::Ps => match task.serve(context) {
+            // The launcher ended a server that no worker needs any more.
+            Err(Failure::Unfinished { .. }) if is_launched && signals.signal().is_some() => {
+                Ok(None)
+            }
+            served => served.map(|()| None),
+        },
+        Role::Evaluator => task.evaluate(context).map(|()| None),
+        Role::Chief | Role::Worker => task.load_worker(context).and_then(|worker| {
+            let task = task.training_task(&worker.workload, worker.context);
+            let trained = run_worker(&task, WorkerEntry::Planned(worker.listener));
+            let report = trained.inspect_err(|error| record_failure(&run, error))?;
+            Ok(report.map(|report| FinishedRun::new(&run, report)).filter(|_| !is_launched))
+        }),
+    };
     // Other tasks may still deliver the last checkpoint.
     kept.iter().for_each(wait_for_files);
     copier.into_iter().for_each(|copier| copier.finish(&signals));
     finished
 }
 
-impl ProgramTask<'_> {
-    /// Does what the task's role is. Only a coordinator that was not launched has a result.
-    fn run(
-        &self,
-        context: ProgramContext,
-        is_launched: bool,
-        signals: &StopSource,
-    ) -> Result<Option<FinishedRun>, Failure> {
-        match self.cluster.task.role {
-            Role::Ps => match self.serve(context) {
-                // The launcher ended a server that no worker needs any more.
-                Err(Failure::Unfinished { .. }) if is_launched && signals.signal().is_some() => {
-                    Ok(None)
-                }
-                served => served.map(|()| None),
-            },
-            Role::Evaluator => self.evaluate(context).map(|()| None),
-            Role::Chief | Role::Worker => {
-                let workload = self.load_workload(&context)?;
-                let context = self.introduce(context, &workload)?;
-                let listener = self.mesh_listener(&context)?;
-                let report = run_worker(&self.training_task(&workload, context), listener)
-                    .inspect_err(|error| record_failure(self.run, error))?;
-                let finished = report.map(|report| FinishedRun::new(self.run, report));
-                Ok(finished.filter(|_| !is_launched))
-            }
-        }
-    }
-}
-
 /// The checkpoint to resume from.
-fn find_checkpoint(plan: &Plan, options: &TrainOptions) -> Result<Option<Checkpoint>, Failure> {
+fn find_checkpoint(
+    plan: &Plan,
+    options: &TrainOptions,
+    sender: Option<(&DepotPlace<'_>, &DepotClient)>,
+) -> Result<Option<Checkpoint>, Failure> {
+    if let Some((depot, client)) = sender {
+        return depot.checkpoint(client, options);
+    }
     let waits = plan.cluster.on_worker_loss == OnWorkerLoss::Wait;
     match options.checkpoint() {
         // A process that takes a lost worker's place may find newer checkpoints instead.
@@ -231,6 +209,24 @@ fn task_place(plan: &Plan, cluster: &Cluster) -> Result<TaskPlace, Failure> {
     })
 }
 
+/// The settings of a task. Only those that hold parameters start from a model.
+fn task_settings(
+    job: &RawJob,
+    plan: &Plan,
+    cluster: &Cluster,
+    place: &TaskPlace,
+    options: &TrainOptions,
+) -> Result<TrainSettings, Failure> {
+    let identity = job.run_identity(&terms(cluster, place));
+    let mut settings = plan.settings(identity, test_hooks::from_env());
+    place.refuse_servers(cluster.servers()?, &settings)?;
+    let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
+    if has_params && options.resume.is_none() {
+        settings.start = open_start(job, plan, &|_| {})?;
+    }
+    Ok(settings)
+}
+
 /// What the tasks of a run must agree on besides the job: how many slots it has. A task that does
 /// not know of all others cannot count them.
 fn terms(cluster: &Cluster, place: &TaskPlace) -> Vec<String> {
@@ -250,6 +246,14 @@ struct ProgramTask<'a> {
     checkpoints: &'a CheckpointDir,
     from: Option<&'a ResumePoint>,
     /// The task's listening socket, if it is bound already.
+    listener: Option<TcpListener>,
+}
+
+/// What a worker of this program trains with.
+struct LoadedWorker {
+    workload: Workload,
+    context: ProgramContext,
+    /// Where a worker of `mirrored` accepts the connections of the others.
     listener: Option<TcpListener>,
 }
 
@@ -325,13 +329,17 @@ impl ProgramTask<'_> {
         DataDisplay::new(silent, context.stop_source()).for_task(&self.place.name)
     }
 
-    /// The model and data that a worker trains on.
-    fn load_workload(&self, context: &ProgramContext) -> Result<Workload, Failure> {
-        let data = load_data(self.job, self.plan, &mut self.display(context))?;
+    /// What a worker trains with.
+    fn load_worker(&self, context: ProgramContext) -> Result<LoadedWorker, Failure> {
+        let data = load_data(self.job, self.plan, &mut self.display(&context))?;
         if let Some(from) = self.from.filter(|_| self.options.checkpoint.is_none()) {
             from.check_unfinished(self.plan.stop.planned_end(), data.train_len())?;
         }
-        Ok(build_workload(self.plan, data))
+        let workload = build_workload(self.plan, data);
+        let context = self.introduce(context, &workload)?;
+        let is_in_mesh = self.plan.cluster.mode == Mode::Mirrored && self.place.slots > 1;
+        let listener = is_in_mesh.then(|| self.listen(&context)).transpose()?;
+        Ok(LoadedWorker { workload, context, listener })
     }
 
     /// Makes the context of the coordinator the one that leads the run, and says what the run
@@ -350,12 +358,6 @@ impl ProgramTask<'_> {
         context.say(&announcement(self.plan, &workload.data, self.run.path()));
         warn_of_test_set(&context, workload);
         Ok(context)
-    }
-
-    /// Where a worker of `mirrored` accepts the connections of the others, if there are others.
-    fn mesh_listener(&self, context: &ProgramContext) -> Result<Option<TcpListener>, Failure> {
-        let is_needed = self.plan.cluster.mode == Mode::Mirrored && self.place.slots > 1;
-        is_needed.then(|| self.listen(context)).transpose()
     }
 
     /// What a worker trains, as the engine takes it.
@@ -387,7 +389,14 @@ fn join_run_dir(
     plan: &Plan,
     cluster: &Cluster,
     options: &TrainOptions,
+    checkpoint: Option<&Checkpoint>,
 ) -> Result<RunDir, Failure> {
+    // The launcher has already opened the run; without a launcher, the coordinator does.
+    let is_led = options.checkpoint.is_some() || cluster.slot() != Some(0);
+    if let Some(from) = checkpoint.filter(|_| !is_led) {
+        let run = options.open_run(&plan.name, Some(from))?;
+        run.write(files::JOB, job.explain().as_bytes())?;
+    }
     let task = cluster.task.to_string();
     let run = match (&options.resume, &options.run_dir) {
         (Some(dir), _) => RunDir::rejoin(dir, &task)?,

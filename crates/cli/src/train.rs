@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use paceline_engine::checkpoint::{PlanOrigin, ResumePoint, ResumeRequest, ResumedModel};
-use paceline_engine::{Mode, TaskPlace, TrainingTask, run_worker};
+use paceline_engine::{Mode, TaskPlace, TrainingTask, WorkerEntry, run_worker};
 use paceline_place::{Cluster, LauncherChannel, Placement, Role};
 use paceline_record::names::files;
 use paceline_record::unfinished_files;
@@ -184,7 +184,7 @@ fn train_single(
     };
     activity.start();
     let copier = checkpoint_copies::start(plan, &run, log)?;
-    let report = run_worker(&task, None);
+    let report = run_worker(&task, WorkerEntry::Planned(None));
     copier.into_iter().for_each(|copier| copier.finish(&signals));
     let report = report.inspect_err(|error| record_failure(&run, error))?;
     let Some(report) = report else { unreachable!("the only worker of a run leads it") };

@@ -120,11 +120,12 @@ pub use settings::{
     Stop, TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
+pub use slot_manager::EnrolledWorker;
 pub use step_pieces::{ExchangeConditions, route_pieces, travels_in_pieces};
 pub use task_place::TaskPlace;
 pub use test_watch::TestWatch;
 pub use training_task::{Threads, TrainingTask};
-pub use worker_process::{join_run, run_worker};
+pub use worker_process::{WorkerEntry, run_worker};
 pub use workload::{
     BuildModel, BuildSparseModel, ModelSizing, ModelSource, Shuffle, TrainingData, Workload,
 };

@@ -21,7 +21,7 @@ use crate::settings::{Mode, TrainSettings};
 use crate::sharing::Sharing;
 use crate::task_place::TaskPlace;
 use crate::training_task::{Threads, TrainingTask};
-use crate::worker_process::run_worker;
+use crate::worker_process::{WorkerEntry, run_worker};
 use crate::workload::Workload;
 
 /// A session while it runs.
@@ -155,7 +155,7 @@ impl SessionRun<'_> {
             origin: self.from.map_or(PlanOrigin::default(), ResumePoint::origin),
             started: Instant::now(),
         };
-        run_worker(&task, listener.map_err(cannot())?)
+        run_worker(&task, WorkerEntry::Planned(listener.map_err(cannot())?))
     }
 }
 

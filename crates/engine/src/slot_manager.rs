@@ -2,14 +2,14 @@
 //! them.
 //!
 //! A slot is a share of every step, not a process. Each slot has a thread and connections of its
-//! own; the process holds the data once. The slot manager starts a thread for each offered slot,
-//! gives slots back when asked, and leaves the run cleanly. `slot_thread.rs` has what happens in a
-//! slot.
+//! own; the process holds the data once. The slot manager says which slot to fill next, has slots
+//! given back when asked, and leaves the run cleanly. `worker_process.rs` starts the threads, and
+//! `slot_thread.rs` has what happens in a slot.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::{self, Scope};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{Enrolment, ProcessName, RosterEvent};
@@ -22,7 +22,7 @@ use crate::link_observers::WaitObserver;
 use crate::process_state::ProcessState;
 use crate::run_report::RunReport;
 use crate::slot_thread::{SlotAssignment, SlotEnd};
-use crate::task_place::incarnation;
+use crate::task_place::{incarnation, process_id};
 use crate::training_task::TrainingTask;
 
 /// How often the process checks whether it must leave.
@@ -38,92 +38,67 @@ struct ActiveSlot {
     records: bool,
 }
 
-/// Enrols a process with server 0. A process without a name receives one.
-pub(crate) fn enrol(
-    task: &TrainingTask<'_>,
-    process: ProcessName,
-    gives_up: &dyn Fn() -> bool,
-) -> Result<RosterConnection, TrainError> {
-    let servers = &task.place.servers;
-    let enrolment = Enrolment {
-        process,
-        home: task.place.slot,
-        job: task.settings.job.clone(),
-        layout_digest: layout_digest(task.workload.small_model()?.layout()),
-        servers: servers.len(),
-        wire: task.settings.wire,
-        was_enrolled: false,
-    };
-    let notify = |text: &str| task.context.waiting(Some(text));
-    let observer = &mut WaitObserver { notify: &notify, should_give_up: Some(gives_up) };
-    let (credentials, limit) = (task.place.credentials.clone(), task.settings.timeouts.start);
-    Ok(RosterConnection::enrol(enrolment, credentials, servers, limit, observer)?)
+/// A worker process that server 0 has enrolled.
+pub struct EnrolledWorker {
+    pub(crate) process: ProcessName,
+    pub(crate) roster: RosterConnection,
 }
 
-/// What the thread of a slot does, until the slot is left.
-pub(crate) type FillSlot<'a> = dyn Fn(&SlotAssignment) -> Result<SlotEnd, TrainError> + Sync + 'a;
-
-/// Has slots filled until the run is over or this process leaves: `fill` is called for each slot
-/// that server 0 offers, on a thread of its own. Only the coordinator returns a report.
-pub(crate) fn fill_slots(
-    task: &TrainingTask<'_>,
-    roster: RosterConnection,
-    process: &ProcessState,
-    fill: &FillSlot<'_>,
-) -> Result<Option<RunReport>, TrainError> {
-    let is_coordinator = task.is_coordinator();
-    thread::scope(|scope| {
-        let _halt = HaltAtEnd(process);
-        let (ended, ends) = mpsc::channel();
-        let mut manager = SlotManager {
-            task,
-            process,
-            fill,
-            scope,
-            roster,
-            ended,
-            slots: Vec::new(),
-            has_left: false,
-            is_leaving: false,
-            is_over: false,
-            idle_since: Instant::now(),
-            last_note: None,
+impl EnrolledWorker {
+    /// Enrols a process with server 0, by the name of its place. A process without a name receives
+    /// one.
+    ///
+    /// # Errors
+    /// If server 0 cannot be reached or refuses the process, or the context says to stop.
+    pub fn enrol(task: &TrainingTask<'_>) -> Result<Self, TrainError> {
+        let servers = &task.place.servers;
+        let id = process_id();
+        let enrolment = Enrolment {
+            process: ProcessName { id, name: task.place.name.clone() },
+            home: task.place.slot,
+            job: task.settings.job.clone(),
+            layout_digest: layout_digest(task.workload.small_model()?.layout()),
+            servers: servers.len(),
+            wire: task.settings.wire,
+            was_enrolled: false,
         };
-        loop {
-            match manager.roster.next_call(CHECK_EVERY)? {
-                Some(RosterEvent::Offer { slot, above_incarnation }) => {
-                    manager.start_slot(slot, above_incarnation)?;
-                }
-                Some(event) => manager.handle(event)?,
-                None => {}
-            }
-            while let Ok(ThreadEnd { slot, result }) = ends.try_recv() {
-                manager.slots.retain(|active| active.slot != slot);
-                match result.unwrap_or_else(|panic| resume_unwind(panic))? {
-                    SlotEnd::Left => manager.has_left = true,
-                    SlotEnd::GivenUp => manager.idle_since = Instant::now(),
-                    SlotEnd::Finished(report) => return Ok(Some(*report)),
-                }
-            }
-            if !manager.is_leaving && !is_coordinator && task.context.should_leave() {
-                manager.leave();
-            }
-            let may_end = manager.is_leaving || manager.is_over || manager.has_left;
-            if manager.slots.is_empty() && may_end && !is_coordinator {
-                return Ok(None);
-            }
-            manager.check_idle()?;
-        }
-    })
+        let notify = |text: &str| task.context.waiting(Some(text));
+        let gives_up = || task.context.stop_signal().is_some() || task.is_late();
+        let observer = &mut WaitObserver { notify: &notify, should_give_up: Some(&gives_up) };
+        let (credentials, limit) = (task.place.credentials.clone(), task.settings.timeouts.start);
+        let roster = RosterConnection::enrol(enrolment, credentials, servers, limit, observer)?;
+        let process = ProcessName { id, name: roster.name().to_owned() };
+        Ok(Self { process, roster })
+    }
+
+    /// The process's name, such as `worker:3`.
+    pub fn name(&self) -> &str {
+        &self.process.name
+    }
 }
 
-/// Drops all slots when the manager ends, however it ends: the remaining threads end at their next
-/// step or wait.
-struct HaltAtEnd<'a>(&'a ProcessState);
+/// What a worker process does next.
+pub(crate) enum NextSlot {
+    /// Fills a slot, on a thread of its own that says how it ends.
+    Fill(SlotAssignment, SlotEnding),
+    /// Ends. Only the coordinator has a report.
+    End(Option<RunReport>),
+}
 
-impl Drop for HaltAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.halt();
+/// Tells the slot manager how the thread of a slot has ended.
+pub(crate) struct SlotEnding {
+    slot: usize,
+    ended: mpsc::Sender<ThreadEnd>,
+    /// Wakes the manager.
+    wake: Box<dyn FnOnce() + Send>,
+}
+
+impl SlotEnding {
+    /// `result` is how the thread has ended, or the panic that ended it.
+    pub(crate) fn tell(self, result: thread::Result<Result<SlotEnd, TrainError>>) {
+        // If the manager has ended, another slot has failed before.
+        let _ = self.ended.send(ThreadEnd { slot: self.slot, result });
+        (self.wake)();
     }
 }
 
@@ -134,13 +109,14 @@ struct ThreadEnd {
     result: thread::Result<Result<SlotEnd, TrainError>>,
 }
 
-struct SlotManager<'s, 'e, 'p> {
-    task: &'p TrainingTask<'p>,
-    process: &'p ProcessState,
-    fill: &'p FillSlot<'p>,
-    scope: &'s Scope<'s, 'e>,
+/// Decides which slots a process fills. When it is dropped, all slots are: the remaining threads
+/// end at their next step or wait.
+pub(crate) struct SlotManager<'a> {
+    task: &'a TrainingTask<'a>,
+    process: &'a ProcessState,
     roster: RosterConnection,
     ended: mpsc::Sender<ThreadEnd>,
+    ends: mpsc::Receiver<ThreadEnd>,
     slots: Vec<ActiveSlot>,
     /// The plan of some slot has ended.
     has_left: bool,
@@ -151,7 +127,72 @@ struct SlotManager<'s, 'e, 'p> {
     last_note: Option<Instant>,
 }
 
-impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
+impl Drop for SlotManager<'_> {
+    fn drop(&mut self) {
+        self.process.halt();
+    }
+}
+
+impl<'a> SlotManager<'a> {
+    /// The manager of a process that fills no slot yet.
+    pub(crate) fn new(
+        task: &'a TrainingTask<'a>,
+        process: &'a ProcessState,
+        roster: RosterConnection,
+    ) -> Self {
+        let (ended, ends) = mpsc::channel();
+        Self {
+            task,
+            process,
+            roster,
+            ended,
+            ends,
+            slots: Vec::new(),
+            has_left: false,
+            is_leaving: false,
+            is_over: false,
+            idle_since: Instant::now(),
+            last_note: None,
+        }
+    }
+
+    /// Waits until this process has to fill another slot or to end.
+    pub(crate) fn next_slot(&mut self) -> Result<NextSlot, TrainError> {
+        let is_coordinator = self.task.is_coordinator();
+        loop {
+            let offered = match self.roster.next_call(CHECK_EVERY)? {
+                Some(RosterEvent::Offer { slot, above_incarnation }) => {
+                    self.assign(slot, above_incarnation)
+                }
+                Some(event) => self.handle(event).map(|()| None)?,
+                None => None,
+            };
+            while let Ok(ThreadEnd { slot, result }) = self.ends.try_recv() {
+                self.slots.retain(|active| active.slot != slot);
+                match result.unwrap_or_else(|panic| resume_unwind(panic))? {
+                    SlotEnd::Left => self.has_left = true,
+                    SlotEnd::GivenUp => self.idle_since = Instant::now(),
+                    SlotEnd::Finished(report) => return Ok(NextSlot::End(Some(*report))),
+                }
+            }
+            if !self.is_leaving && !is_coordinator && self.task.context.should_leave() {
+                self.leave();
+            }
+            let may_end = self.is_leaving || self.is_over || self.has_left;
+            if self.slots.is_empty() && may_end && !is_coordinator {
+                return Ok(NextSlot::End(None));
+            }
+            self.check_idle()?;
+            if let Some(assignment) = offered {
+                let (slot, ended) = (assignment.slot, self.ended.clone());
+                let waker = self.roster.waker();
+                let wake = Box::new(move || drop(waker.wake()));
+                let ending = SlotEnding { slot, ended, wake };
+                return Ok(NextSlot::Fill(assignment, ending));
+            }
+        }
+    }
+
     fn handle(&mut self, event: RosterEvent) -> Result<(), TrainError> {
         match event {
             RosterEvent::Yield => self.yield_one(),
@@ -173,11 +214,11 @@ impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
         Ok(())
     }
 
-    /// Starts a thread for a slot that server 0 offers, unless this process fills it already.
-    fn start_slot(&mut self, slot: usize, above_incarnation: u64) -> Result<(), TrainError> {
+    /// The assignment to a slot that server 0 offers, unless this process fills it already.
+    fn assign(&mut self, slot: usize, above_incarnation: u64) -> Option<SlotAssignment> {
         let is_filled = self.slots.iter().any(|active| active.slot == slot);
         if self.is_leaving || is_filled || slot >= self.task.place.slots {
-            return Ok(());
+            return None;
         }
         let recalled = Arc::new(AtomicBool::new(false));
         // The coordinator's process records in slot 0, where its tests are.
@@ -186,30 +227,17 @@ impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
         } else {
             !self.slots.iter().any(|active| active.records)
         };
-        let assignment = SlotAssignment {
-            slot,
-            incarnation: incarnation().max(above_incarnation.saturating_add(1)),
-            slots_here: self.slots.len() + 1,
-            recalled: recalled.clone(),
-            records,
-        };
         if self.last_note.take().is_some() {
             self.task.note(NoteLevel::Info, &format!("fills slot {slot}"));
         }
-        let fill = self.fill;
-        let (ended, waker) = (self.ended.clone(), self.roster.waker());
-        let work = move || {
-            let result = catch_unwind(AssertUnwindSafe(|| fill(&assignment)));
-            // If the manager has ended, another slot has failed before.
-            let _ = ended.send(ThreadEnd { slot: assignment.slot, result });
-            let _ = waker.wake();
-        };
-        thread::Builder::new()
-            .name(format!("slot {slot}"))
-            .spawn_scoped(self.scope, work)
-            .map_err(TrainError::while_doing("cannot start a thread"))?;
-        self.slots.push(ActiveSlot { slot, recalled, records });
-        Ok(())
+        self.slots.push(ActiveSlot { slot, recalled: recalled.clone(), records });
+        Some(SlotAssignment {
+            slot,
+            incarnation: incarnation().max(above_incarnation.saturating_add(1)),
+            slots_here: self.slots.len(),
+            recalled,
+            records,
+        })
     }
 
     /// Gives one slot back: the newest, but neither the coordinator's nor the last.

@@ -60,14 +60,14 @@ pub(crate) enum SlotEnd {
 /// A thread that fills a slot.
 pub(crate) struct SlotThread<'a> {
     pub(crate) task: &'a TrainingTask<'a>,
-    pub(crate) assignment: &'a SlotAssignment,
+    pub(crate) assignment: SlotAssignment,
     pub(crate) process: &'a ProcessState,
 }
 
 impl SlotThread<'_> {
     /// Fills the slot until its plan ends or it must be given back.
     pub(crate) fn run(&self) -> Result<SlotEnd, TrainError> {
-        let Self { task, assignment, process } = *self;
+        let Self { task, ref assignment, process } = *self;
         let slot = assignment.slot;
         let is_coordinator = slot == 0;
         let recorder = self.recorder()?;
@@ -123,7 +123,7 @@ impl SlotThread<'_> {
         &self,
         ended: Result<SlotEnd, TrainError>,
     ) -> Result<SlotEnd, TrainError> {
-        let Self { task, assignment, process } = *self;
+        let Self { task, ref assignment, process } = *self;
         process.close_slot(assignment.slot);
         let is_coordinator = assignment.slot == 0;
         match ended {
@@ -154,7 +154,7 @@ impl SlotThread<'_> {
         notify: Notify<'l>,
         gives_up: &'l dyn Fn() -> bool,
     ) -> Result<ServerLink<'l>, TrainError> {
-        let Self { task, assignment, process } = *self;
+        let Self { task, ref assignment, process } = *self;
         let model = task.workload.small_model()?;
         let identity = ModelIdentity { model: &*model, is_sparse: task.workload.is_sparse() };
         let mut config = task.place.connect_config(task.settings, PeerRole::Worker, identity);
@@ -190,7 +190,7 @@ impl SlotThread<'_> {
         link: &mut ServerLink<'_>,
         tracer: Option<&Arc<Tracer>>,
     ) -> Result<Option<Box<dyn Model>>, TrainError> {
-        let Self { task, assignment, .. } = *self;
+        let Self { task, ref assignment, .. } = *self;
         let conditions = ExchangeConditions {
             choice: FactorChoice::Never,
             // Even one worker's gradient travels.
@@ -217,7 +217,7 @@ impl SlotThread<'_> {
         link: &ServerLink<'_>,
         tracer: Option<&'t Arc<Tracer>>,
     ) -> Result<LoopConfig<'t>, TrainError> {
-        let Self { task, assignment, process } = *self;
+        let Self { task, ref assignment, process } = *self;
         let slot = assignment.slot;
         recorder.start(task.run_start(slot, link)).map_err(record_failure)?;
         process.start_clock();
@@ -239,7 +239,7 @@ impl SlotThread<'_> {
         trainer: &mut dyn Trainer<ServerLink<'l>>,
         work: &WorkDone,
     ) -> Result<LinkOutcome<SlotEnd>, TrainError> {
-        let Self { task, assignment, process } = *self;
+        let Self { task, ref assignment, process } = *self;
         if process.is_halted() {
             return Ok(Done(SlotEnd::GivenUp));
         }
