@@ -1,10 +1,9 @@
 //! The main thread of a worker process in a run with servers: it fills slots as server 0 offers
 //! them.
 //!
-//! A slot is a share of every step, not a process. Each slot has a thread and connections of its
-//! own; the process holds the data once. The slot manager starts a thread for each offered slot,
-//! gives slots back when asked, and leaves the run cleanly. `slot_thread.rs` has what happens in a
-//! slot.
+//! A slot is a share of every step, not a process. Each slot has its own thread and connections;
+//! the process holds the data once. The slot manager starts a thread for each offered slot, gives
+//! slots back when asked, and leaves the run cleanly. `slot_thread.rs` has what happens in a slot.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,8 +62,8 @@ pub(crate) fn enrol(
 /// What the thread of a slot does, until the slot is left.
 pub(crate) type FillSlot<'a> = dyn Fn(&SlotAssignment) -> Result<SlotEnd, TrainError> + Sync + 'a;
 
-/// Has slots filled until the run is over or this process leaves: `fill` is called for each slot
-/// that server 0 offers, on a thread of its own. Only the coordinator returns a report.
+/// Fills slots until the run is over or this process leaves: calls `fill` for each slot that server
+/// 0 offers, on a separate thread. Only the coordinator returns a report.
 pub(crate) fn fill_slots(
     task: &TrainingTask<'_>,
     roster: RosterConnection,
