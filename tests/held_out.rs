@@ -5,11 +5,14 @@ use std::fs;
 
 use crate::support::{RunningProcess, Sandbox, assert_says};
 
-/// Rows of which the last tenth of the file has no positive one, as LIBSVM's w8a.
+/// Rows without a positive one in the last tenth of the file, as in LIBSVM's w8a.
 fn sorted_rows(sandbox: &Sandbox, name: &str) {
-    let row = |i: usize| match i < 1_800 && i.is_multiple_of(20) {
-        true => format!("+1 1:1 {}:1\n", 3 + i % 7),
-        false => format!("-1 2:1 {}:1\n", 3 + i % 5),
+    let row = |i: usize| {
+        if i < 1_800 && i.is_multiple_of(20) {
+            format!("+1 1:1 {}:1\n", 3 + i % 7)
+        } else {
+            format!("-1 2:1 {}:1\n", 3 + i % 5)
+        }
     };
     sandbox.write(name, (0..2_000).map(row).collect::<String>());
 }

@@ -1,7 +1,7 @@
 //! Mode `mirrored` with networks that are exchanged layer by layer, and with factors in place of
 //! gradients: the bits are those of `sync`, whatever dies.
 
-use crate::support::{Sandbox, assert_says};
+use crate::support::{LossyRun, Sandbox, assert_says};
 
 const LENET: [&str; 4] =
     ["model.kind=lenet", "train.batch=10", "train.optimizer.rate=0.01", "data.test_examples=20"];
@@ -37,14 +37,14 @@ fn a_run_with_factors_ends_with_the_same_bits_whichever_worker_is_killed() {
         let stop = "train.stop={steps=120}";
         let momentum = "train.optimizer.kind=momentum";
         let settings = [&LENET[..], &[workers, FACTORS, stop, momentum]].concat();
-        let waiting = [&settings[..], &["cluster.on_worker_loss=wait"]].concat();
-        let launched = sandbox.launch_slow("mirrored", 8, &waiting);
-        killed.iter().for_each(|task| launched.kill_and_wait_for_restart(task));
-        let output = launched.finish();
-        assert_eq!(output.code, Some(0), "{output:?}");
-        let undisturbed = sandbox.train_cluster("undisturbed", "mirrored", &settings);
-        let run = sandbox.run_folder("run");
-        assert!(run.model() == undisturbed.model(), "{settings:?}: the bytes differ");
+        let run = LossyRun {
+            mode: "mirrored",
+            slowdown: 8,
+            settings: &settings,
+            recovery: &["cluster.on_worker_loss=wait"],
+            killed,
+        };
+        run.ends_with_the_same_bits(&sandbox);
     }
 }
 

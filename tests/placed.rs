@@ -57,6 +57,23 @@ fn start(command: &mut Command) -> RunningProcess {
     RunningProcess::start(command, dir)
 }
 
+/// Starts two processes as a `torchrun` that has restarted them this often. At the first start
+/// their steps are slow, so that a test can kill them.
+fn start_pair(
+    sandbox: &Sandbox,
+    id: &str,
+    port: u16,
+    restarts: usize,
+    settings: &[&str],
+) -> [RunningProcess; 2] {
+    let slow = (restarts == 0).then_some(("PACELINE_TEST_SLOW", "*:300"));
+    [0, 1].map(|rank| {
+        let mut command = process(sandbox, "train", torchrun(rank, 2, id, port), settings);
+        command.env("TORCHELASTIC_RESTART_COUNT", restarts.to_string()).envs(slow);
+        start(&mut command)
+    })
+}
+
 /// Waits for all processes, which must exit with code 0.
 #[track_caller]
 fn all_end_well(processes: Vec<RunningProcess>) -> Vec<ProcessOutput> {
@@ -240,21 +257,17 @@ fn a_run_that_was_killed_continues_when_it_is_started_again_and_a_finished_one_d
     let whole = whole.into_iter().filter(|setting| !setting.starts_with("cluster.mode"));
     let whole = sandbox.train_cluster("whole", "sync", &whole.collect::<Vec<_>>());
     let [port] = free_ports();
-    let start_rank = |rank: usize, restarts: &str, slow: Option<(&str, &str)>| {
-        let mut command = process(&sandbox, "train", torchrun(rank, 2, "again", port), &settings);
-        command.env("TORCHELASTIC_RESTART_COUNT", restarts).envs(slow);
-        start(&mut command)
-    };
-    let killed = [0, 1].map(|rank| start_rank(rank, "0", Some(("PACELINE_TEST_SLOW", "*:300"))));
+    let start_ranks = |restarts| start_pair(&sandbox, "again", port, restarts, &settings);
+    let killed = start_ranks(0);
     let run = sandbox.run_folder("runs/digits-softmax-torchrun-again");
     assert!(wait_until(|| run.has_checkpoint()), "no checkpoint");
     killed.iter().for_each(|process| process.signal("KILL"));
     killed.into_iter().for_each(|process| drop(process.finish_task()));
-    let outputs = all_end_well([0, 1].map(|rank| start_rank(rank, "1", None)).into());
+    let outputs = all_end_well(start_ranks(1).into());
     assert_says(&outputs[0].stderr, &["resuming from the checkpoint of step"]);
     assert_eq!(sandbox.only_run().model(), whole.model());
     // A launcher may start a finished job again, too.
-    let outputs = all_end_well([0, 1].map(|rank| start_rank(rank, "2", None)).into());
+    let outputs = all_end_well(start_ranks(2).into());
     assert_says(&outputs[0].stderr, &["is finished"]);
     assert_eq!(sandbox.only_run().model(), whole.model());
 }
@@ -272,13 +285,8 @@ fn when_rank_0_of_a_mirrored_run_is_killed_the_other_ends_soon_and_the_next_star
     let whole = sandbox.train_cluster("whole", "mirrored", &whole);
     let settings = [&settings[..], &["cluster.mode=mirrored"]].concat();
     let [port] = free_ports();
-    let start_rank = |rank: usize, restarts: &str, slow: Option<(&str, &str)>| {
-        let mut command = process(&sandbox, "train", torchrun(rank, 2, "lost", port), &settings);
-        command.env("TORCHELASTIC_RESTART_COUNT", restarts).envs(slow);
-        start(&mut command)
-    };
-    let [first, other] =
-        [0, 1].map(|rank| start_rank(rank, "0", Some(("PACELINE_TEST_SLOW", "*:300"))));
+    let start_ranks = |restarts| start_pair(&sandbox, "lost", port, restarts, &settings);
+    let [first, other] = start_ranks(0);
     let run = sandbox.run_folder("runs/digits-softmax-torchrun-lost");
     assert!(wait_until(|| run.has_checkpoint()), "no checkpoint");
     first.signal("KILL");
@@ -289,7 +297,7 @@ fn when_rank_0_of_a_mirrored_run_is_killed_the_other_ends_soon_and_the_next_star
     assert_eq!(output.code, Some(200), "{output:?}");
     assert_says(&output.stderr, &["error: lost worker:0", "it did not come back within 5 s"]);
     assert!(killed.elapsed() < Duration::from_secs(30), "{:?}", killed.elapsed());
-    let outputs = all_end_well([0, 1].map(|rank| start_rank(rank, "1", None)).into());
+    let outputs = all_end_well(start_ranks(1).into());
     assert_says(&outputs[0].stderr, &["resuming from the checkpoint of step"]);
     assert_eq!(sandbox.only_run().model(), whole.model());
 }

@@ -322,8 +322,8 @@ fn an_existing_file_is_replaced_only_by_force() {
     assert!(first["line"] == 1 && (first["class"] == "0" || first["class"] == "1"), "{first}");
 }
 
-#[test]
-fn an_interrupted_prediction_leaves_no_file() {
+/// Checks that a prediction that receives this many signals leaves no file.
+fn check_interrupted(signals: usize) {
     let sandbox = Sandbox::new();
     clicks_run(&sandbox);
     let mut command = sandbox.command(&["predict", "run", "-", "-o", "out.csv"]);
@@ -333,10 +333,15 @@ fn an_interrupted_prediction_leaves_no_file() {
     within(Duration::from_secs(60), "the unfinished file", || {
         sandbox.tree().iter().any(|file| file.ends_with(".part"))
     });
-    signal(&child, "INT");
+    (0..signals).for_each(|_| signal(&child, "INT"));
     let output = finish(child);
     assert_eq!(output.code, Some(130), "{output:?}");
     assert!(!sandbox.tree().iter().any(|file| file.contains("out.csv")), "{:?}", sandbox.tree());
+}
+
+#[test]
+fn an_interrupted_prediction_leaves_no_file() {
+    check_interrupted(1);
 }
 
 #[test]
@@ -363,20 +368,7 @@ fn an_evaluation_of_files_says_how_far_it_has_come() {
 
 #[test]
 fn a_second_signal_leaves_no_file_either() {
-    let sandbox = Sandbox::new();
-    clicks_run(&sandbox);
-    let mut command = sandbox.command(&["predict", "run", "-", "-o", "out.csv"]);
-    let mut child = start(command.stdin(Stdio::piped()));
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(b"1 3:1\n").unwrap();
-    within(Duration::from_secs(60), "the unfinished file", || {
-        sandbox.tree().iter().any(|file| file.ends_with(".part"))
-    });
-    signal(&child, "INT");
-    signal(&child, "INT");
-    let output = finish(child);
-    assert_eq!(output.code, Some(130), "{output:?}");
-    assert!(!sandbox.tree().iter().any(|file| file.contains("out.csv")), "{:?}", sandbox.tree());
+    check_interrupted(2);
 }
 
 #[test]

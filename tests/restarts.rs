@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{
-    ENDLESS, RunningProcess, SHARED_MODES, Sandbox, first_error, signal_to, within,
+    ENDLESS, LossyRun, RunningProcess, SHARED_MODES, Sandbox, first_error, signal_to, within,
 };
 
 const WAIT: &str = "cluster.on_worker_loss=wait";
@@ -18,14 +18,10 @@ const TASKS: [&str; 2] = ["cluster.workers=3", "cluster.servers=2"];
 fn check_equal_bits(settings: &[&str], killed: &[&str]) {
     let sandbox = Sandbox::new();
     let settings = [&TASKS[..], &["train.stop.steps=600"], settings].concat();
-    let launched = sandbox.launch_slow("sync", 100, &[&[WAIT], &settings[..]].concat());
-    killed.iter().for_each(|task| launched.kill_and_wait_for_restart(task));
-    let output = launched.finish();
-    assert_eq!(output.code, Some(0), "{output:?}");
-    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &settings);
-    let run = sandbox.run_folder("run");
+    let run =
+        LossyRun { mode: "sync", slowdown: 100, settings: &settings, recovery: &[WAIT], killed };
+    let (_, run) = run.ends_with_the_same_bits(&sandbox);
     assert_eq!(run.summary()["global_steps"], 600);
-    assert!(run.model() == undisturbed.model());
 }
 
 #[test]

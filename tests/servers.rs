@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::support::{
-    ENDLESS, RunFolder, RunningProcess, SECRET, SHARED_MODES, SMALL_DATA, Sandbox, assert_says,
-    cluster_of, free_ports, signal_to, tf_config, wait_until, within,
+    ENDLESS, LossyRun, RunFolder, RunningProcess, SECRET, SHARED_MODES, SMALL_DATA, Sandbox,
+    assert_says, cluster_of, free_ports, signal_to, tf_config, wait_until, within,
 };
 
 const TASKS: [&str; 2] = ["cluster.workers=2", "cluster.servers=2"];
@@ -36,15 +36,10 @@ fn checkpoints(sandbox: &Sandbox) -> Vec<PathBuf> {
 fn check_equal_bits(sandbox: &Sandbox, more: &[&str], killed: &[&str]) -> (String, RunFolder) {
     let same = ["train.stop.steps=600", "train.optimizer.kind=momentum", "train.batch=20"];
     let same = [&TASKS[..], &same].concat();
-    let launched = sandbox.launch_slow("sync", 100, &[&same[..], more].concat());
-    killed.iter().for_each(|server| launched.kill_and_wait_for_restart(server));
-    let output = launched.finish();
-    assert_eq!(output.code, Some(0), "{output:?}");
-    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &same);
-    let run = sandbox.run_folder("run");
+    let run = LossyRun { mode: "sync", slowdown: 100, settings: &same, recovery: more, killed };
+    let (stderr, run) = run.ends_with_the_same_bits(sandbox);
     assert_eq!(run.summary()["global_steps"], 600);
-    assert!(run.model() == undisturbed.model());
-    (output.stderr, run)
+    (stderr, run)
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn a_slow_worker_is_named_while_it_runs_in_the_verdict_and_in_the_ranking() {
     launched.signal("INT");
     let output = launched.finish();
     let run = sandbox.run_folder("run");
-    check_verdict(&run, "stragglers", &["worker:1 takes", "a look at worker:1's machine"]);
+    check_verdict(&run, "stragglers", &["worker:1 takes", "checking worker:1's machine"]);
     let summary = run.summary();
     let ranking = &summary["ranking"];
     assert_eq!(

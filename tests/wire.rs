@@ -4,7 +4,8 @@
 use serde_json::json;
 
 use crate::support::{
-    ENDLESS, ManualRun, RunFolder, Sandbox, assert_says, first_error, free_ports, signal_to,
+    ENDLESS, LossyRun, ManualRun, RunFolder, Sandbox, assert_says, first_error, free_ports,
+    signal_to,
 };
 
 const ROUNDED: &str = "cluster.wire=bf16";
@@ -65,12 +66,8 @@ fn check_equal_bits(settings: &[&str], killed: &[&str]) {
     let sandbox = Sandbox::new();
     let same = ["train.stop.steps=600", MOMENTUM, "train.batch=20", ROUNDED];
     let same = [&TASKS[..], &same].concat();
-    let launched = sandbox.launch_slow("sync", 100, &[&same[..], settings].concat());
-    killed.iter().for_each(|task| launched.kill_and_wait_for_restart(task));
-    let output = launched.finish();
-    assert_eq!(output.code, Some(0), "{output:?}");
-    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &same);
-    assert!(sandbox.run_folder("run").model() == undisturbed.model());
+    let run = LossyRun { mode: "sync", slowdown: 100, settings: &same, recovery: settings, killed };
+    run.ends_with_the_same_bits(&sandbox);
 }
 
 #[test]
@@ -102,14 +99,14 @@ fn mirrored_ends_with_the_same_bits_when_a_worker_dies() {
     ] {
         let sandbox = Sandbox::new();
         let settings = [&LENET[..], &[workers, more, "train.stop={steps=100}"]].concat();
-        let waiting = [&settings[..], &["cluster.on_worker_loss=wait"]].concat();
-        let launched = sandbox.launch_slow("mirrored", 8, &waiting);
-        launched.kill_and_wait_for_restart(killed);
-        let output = launched.finish();
-        assert_eq!(output.code, Some(0), "{output:?}");
-        let undisturbed = sandbox.train_cluster("undisturbed", "mirrored", &settings);
-        let run = sandbox.run_folder("run");
-        assert!(run.model() == undisturbed.model(), "{settings:?}: the bytes differ");
+        let run = LossyRun {
+            mode: "mirrored",
+            slowdown: 8,
+            settings: &settings,
+            recovery: &["cluster.on_worker_loss=wait"],
+            killed: &[killed],
+        };
+        run.ends_with_the_same_bits(&sandbox);
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod browser;
 pub(crate) mod download_mirror;
 mod files;
 mod interpreter;
+mod losses;
 mod manual_run;
 mod process;
 pub(crate) mod proxy;
@@ -16,6 +17,7 @@ mod tf_config;
 mod wait;
 
 pub(crate) use files::{tree, workspace};
+pub(crate) use losses::LossyRun;
 pub(crate) use manual_run::ManualRun;
 pub(crate) use process::{
     ProcessOutput, RunningProcess, environment, finish, processes_in, processes_of, signal,

@@ -76,12 +76,12 @@ impl Proxy {
         Self { port, open, left, bytes: forwarded }
     }
 
-    /// Whether everything is lost that clients send.
+    /// Whether everything that clients send is lost.
     pub(crate) fn has_lost(&self) -> bool {
         *self.left.lock().unwrap() == 0
     }
 
-    /// ForwardedBytes a bit of what is forwarded next, in whichever direction that is.
+    /// Flips a bit of what is forwarded next, in whichever direction that is.
     pub(crate) fn flip(&self) {
         self.bytes.due.fetch_add(1, Ordering::Relaxed);
     }

@@ -341,7 +341,7 @@ fn other_tensor(found: &[TensorEntry], layout: &Layout) -> Option<String> {
     }
     let unknown = |entry: &&TensorEntry| layout.tensors().iter().all(|t| t.name != entry.name);
     let TensorEntry { name, .. } = found.iter().find(unknown)?;
-    Some(format!("it has a tensor {name:?}, and the model has not"))
+    Some(format!("it has a tensor {name:?}, which the model lacks"))
 }
 
 /// For each slot, the last push that any chunk has.

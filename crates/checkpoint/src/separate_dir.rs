@@ -51,7 +51,7 @@ impl CheckpointDir {
         };
         let text = remote.checkpoints.manifest(step)?.ok_or_else(none)?;
         let refused = |why| CheckpointError::Refused(format!("the manifest of {name}: {why}"));
-        let text = String::from_utf8(text).map_err(|_| refused("it is no text".into()))?;
+        let text = String::from_utf8(text).map_err(|_| refused("it is not text".into()))?;
         let manifest: Manifest = parse_sealed(&text).map_err(refused)?;
         manifest.check().map_err(refused)?;
         let step = manifest.info.step;

@@ -167,7 +167,7 @@ impl StartModel {
         if let Some(other) = self.tensors.iter().find(|tensor| !known(&tensor.name)) {
             let StartTensor { name, shape } = other;
             return Err(wrong(format!(
-                "it has a tensor {name:?} {shape:?}, and the model has not"
+                "it has a tensor {name:?} {shape:?}, which the model lacks"
             )));
         }
         let part = |(index, tensor): (usize, &'m Tensor)| {

@@ -89,7 +89,7 @@ pub enum Command {
         paceline explain --layers --set model.kind=lenet > lenet.toml\n\n\
         The output is a job file.")]
     Explain(ExplainArgs),
-    /// Answer rows or pictures with a trained model
+    /// Predict the classes of rows or pictures with a trained model
     #[command(after_help = "Examples:\n  \
         paceline predict runs/clicks day-8.svm -o answers.csv\n  \
         paceline predict runs/clicks day-8.svm.gz --show class --on-bad skip -o answers.jsonl\n  \

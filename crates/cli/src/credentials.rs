@@ -20,7 +20,7 @@ const LATER_WORKERS: usize = 256;
 /// Seals frames over loopback too, so that what seals cost can be measured.
 const SEALED_VARIABLE: &str = "PACELINE_TEST_SEALED";
 
-/// Why a task that was placed by hand cannot start.
+/// Why a task that `TF_CONFIG` placed cannot start.
 pub(crate) const NO_SECRET: &str = "tasks that TF_CONFIG lists need the run's secret, on one \
     machine too: without it, any user of the machine could take a task's place; make one with \
     `openssl rand -hex 16 > secret && chmod 600 secret`, name the file in cluster.token_file, the \

@@ -2,7 +2,7 @@
 //!
 //! A task that was asked to end stops waiting, reading and testing by itself. Some calls cannot be
 //! stopped, such as the resolution of a host name; and some waits end only when another task acts.
-//! A thread of its own therefore ends the process when the time is up.
+//! A separate thread therefore ends the process when the time is up.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;

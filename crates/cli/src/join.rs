@@ -46,7 +46,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub(crate) struct JoinInfo {
     /// The resolved job.
     job: String,
-    /// What the run's tasks agree on besides the job.
+    /// What else the run's tasks agree on.
     #[serde(default)]
     terms: Vec<String>,
     /// Slots of the batch plan.

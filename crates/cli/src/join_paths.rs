@@ -1,4 +1,4 @@
-//! Which files a run may have a joining worker read: those that its user confirms.
+//! Which files a joining worker reads for a run: those that its user confirms.
 //!
 //! A job that arrives over a connection names paths of another machine. A server that is not what
 //! it seems could name any file that the joining user may read, and a directory to write a cache

@@ -122,8 +122,8 @@ impl ProgramContext {
         Notice::new(move |text| warn(&log, is_alone, text))
     }
 
-    /// The context of a task that was started by hand and does not lead the run: it shows what it
-    /// waits for.
+    /// The context of a task that no launcher started and that does not lead the run: it shows what
+    /// it waits for.
     pub(crate) fn showing_waits(mut self, quiet: bool) -> Self {
         self.set_progress(Progress::new(quiet));
         self

@@ -105,7 +105,7 @@ fn check_placement(
         Placement::Ranked(place) if is_single => {
             return Err(Failure::Usage(format!(
                 "{} starts {} processes, but cluster.mode is single; choose another mode, or add \
-                 --local if each process is to make a run of its own",
+                 --local if each process should make its own run",
                 place.describe(),
                 place.size
             )));

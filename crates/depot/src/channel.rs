@@ -2,7 +2,8 @@
 //! both sides have proved that they belong to the run.
 //!
 //! A message states the length of the body behind it, which travels in messages of its own. Until
-//! both sides are proved, everything has a fixed size and two seconds' time.
+//! both sides have proved themselves, every message has a fixed size and must arrive within two
+//! seconds.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;

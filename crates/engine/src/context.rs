@@ -113,8 +113,8 @@ pub trait TaskContext: Send + Sync + 'static {
         false
     }
 
-    /// Why this task's directory is not that of the coordinator, if checkpoints need a common one
-    /// and it is not. Called once the coordinator has connected.
+    /// If checkpoints need a common directory and this task does not share the coordinator's: what
+    /// is wrong. Called once the coordinator has connected.
     fn separate_run(&self) -> Option<String> {
         None
     }

@@ -77,8 +77,8 @@ pub(crate) struct Coordinator<'a> {
     checkpoint_time: Option<Instant>,
     rate_start: Option<RateStart>,
     reason: Option<StopReason>,
-    /// Whether the test at hand is made because the run ends: a run that continues from here knows
-    /// nothing of it.
+    /// Whether the current test is made because the run ends: a run that continues from here does
+    /// not know of it.
     is_ending: bool,
     /// The test that is the reason.
     stop_test: Option<StepScore>,
@@ -307,7 +307,7 @@ impl<'a> Coordinator<'a> {
         Ok(Done(()))
     }
 
-    /// Knows of tests what a coordinator knows that has come to this step without interruption.
+    /// Restores what a coordinator that reached this step without interruption would know of tests.
     fn continue_tests(
         &mut self,
         step: u64,
@@ -334,7 +334,7 @@ impl<'a> Coordinator<'a> {
         link: &mut impl Link,
     ) -> Result<LinkOutcome, TrainError> {
         let Done(()) = self.continue_tests(step, link)? else { return Ok(Rewound) };
-        // The step before this one may have been the one after which the run is to stop.
+        // The run may have to stop after the step before this one.
         self.stop_if_met(step, self.started, link)?;
         Ok(Done(()))
     }

@@ -115,12 +115,12 @@ fn is_interrupted(coordinator: Option<&Coordinator<'_>>) -> bool {
 }
 
 impl DenseWorker<'_> {
-    /// Whether the next step is not to be computed, because the run must end.
+    /// Whether the worker must not compute the next step, because the run must end.
     pub(crate) fn stops(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.stops_computing())
     }
 
-    /// Ends in the middle of a step of which nothing has been sent: because the run must end, or
+    /// Ends in the middle of a step, before any of it was sent: because the run must end, or
     /// because this worker must give its slot back.
     pub(crate) fn cut_short<L: DenseLink>(
         &self,
@@ -133,7 +133,7 @@ impl DenseWorker<'_> {
         Ok(Done(self.interrupted_work(coordinator)))
     }
 
-    /// What was done before a step that was abandoned.
+    /// The work that was done before an abandoned step.
     pub(crate) fn interrupted_work(&self, coordinator: Option<&mut Coordinator<'_>>) -> WorkDone {
         let reason = coordinator.and_then(Coordinator::interrupt);
         WorkDone { reason, ..self.step_recorder.work }

@@ -1,7 +1,7 @@
-//! Observes an exchange that runs on a thread of its own, beside the training loop.
+//! Observes an exchange that runs on a separate thread, beside the training loop.
 //!
-//! The loop's clock knows nothing of it: time in which gradients travel while the loop computes is
-//! not the loop's. On the timeline the thread has a track of its own.
+//! The loop's clock does not count it: the time in which gradients travel while the loop computes
+//! is not the loop's. On the timeline the thread has its own track.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -26,7 +26,7 @@ const LAYERS: u32 = PHASES + 3;
 #[derive(Debug)]
 pub(crate) struct LoopTrace {
     tracer: Arc<Tracer>,
-    /// While the loop is not at a recorded step; at those the clock has it.
+    /// Set while no step is recorded; during recorded steps the clock holds it.
     track: Option<Box<Track>>,
 }
 

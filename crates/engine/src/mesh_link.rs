@@ -51,7 +51,7 @@ pub(crate) struct MeshLink<'a> {
     track: Option<SideTrack>,
     /// Gives up steps in the middle, once the run must end.
     step_stop: Option<Arc<StepStop>>,
-    /// Of a sparse model: the values of the batch to compute next, and those of a test.
+    /// For a sparse model: the values of the batch to compute next, and those of a test.
     values: Vec<f32>,
     peeked: Vec<f32>,
     /// Whether the last gradient was dropped, because the run was cut short.

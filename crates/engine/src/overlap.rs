@@ -1,7 +1,7 @@
 //! A step that travels while it is computed.
 //!
-//! Where gradients travel, a large network is trained in another rhythm than
-//! [`DenseLink::push`](crate::link::DenseLink::push) has. A [`StepOverlap`] spans from the backward
+//! Where gradients travel, a large network does not train with
+//! [`DenseLink::push`](crate::link::DenseLink::push). A [`StepOverlap`] spans from the backward
 //! pass of one step to the forward pass of the next:
 //!
 //! ```text
@@ -65,7 +65,7 @@ pub(crate) trait OverlappedLink {
         0..0
     }
 
-    /// Both ends of the step, of which the sender wakes the exchanging thread.
+    /// Both ends of the step's channel; the sender wakes the exchanging thread.
     fn channel<'a>(&self, memory: StepPieces<'a>) -> PieceChannel<'a>;
 
     /// What the exchanging thread runs.
@@ -110,7 +110,7 @@ pub(crate) enum StepEnd {
 
 /// Memory for gradients and factors, which is kept from step to step.
 pub(crate) struct StepBuffers {
-    /// The gradient. The system provides the pages of pieces with factors never.
+    /// The gradient. The system never provides the pages of pieces with factors.
     gradient: Vec<f32>,
     /// By piece: this worker's factors.
     factors: Vec<Vec<f32>>,
@@ -219,7 +219,7 @@ impl<'a> Handover<'a> {
         }
     }
 
-    /// The step is given up: the exchanging thread must look.
+    /// Gives the step up, and wakes the exchanging thread, which must notice it.
     pub(crate) fn give_up(&self) {
         self.sender.wake();
     }

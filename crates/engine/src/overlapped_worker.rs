@@ -199,7 +199,7 @@ impl DenseWorker<'_> {
             let ended = match ended {
                 Some(Ok(ended)) => ended?,
                 Some(Err(panic)) => std::panic::resume_unwind(panic),
-                None => return Err(TrainError::Training("the system refuses a thread".into())),
+                None => return Err(TrainError::Training("cannot start a thread".into())),
             };
             let (now, next) = computed?;
             if ended == ExchangeEnd::Complete && !lent.next.is_empty() {
@@ -294,7 +294,7 @@ impl DenseWorker<'_> {
             let on_wait = &mut |is_waiting: bool| wait_in(&clock, is_waiting);
             let asked = start.map(|_| Instant::now());
             let params = span.params(piece, on_wait);
-            // What is slowed down is the computation, and not what it waits for.
+            // Only the computation is slowed down, not its waits.
             if let (Some(start), Some(asked)) = (&mut start, asked) {
                 *start += asked.elapsed();
             }

@@ -28,7 +28,6 @@ use crate::training_task::{TrainingTask, encode_report};
 pub(crate) struct CoordinatorOptions<'a> {
     /// Runs the tests.
     pub(crate) tests: Box<dyn TestRunner + 'a>,
-    /// Threads of a test.
     pub(crate) test_threads: usize,
     /// Threads of the training loop.
     pub(crate) loop_threads: usize,
@@ -183,7 +182,8 @@ fn test_set_score(
 ) -> Result<LinkOutcome<Option<StepScore>>, TrainError> {
     let step = link.global_step();
     let was_tested = last.is_some_and(|last| last.step == step);
-    // A run that is interrupted has no time for a test that it could not even make on those.
+    // An interrupted run that had no time for a test on the validation set has none for the test
+    // set either.
     if !task.workload.has_validation() || !was_tested {
         return Ok(Done(last.filter(|_| !task.workload.has_validation())));
     }

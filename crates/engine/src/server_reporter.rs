@@ -88,12 +88,12 @@ impl ServerReporter {
         Self { trace, ..self }
     }
 
-    /// Believes clients only that state generations of this record.
+    /// Accepts only clients that state a generation of this record.
     pub(crate) fn with_record(self, record: Option<CheckpointDir>) -> Self {
         Self { record, ..self }
     }
 
-    /// Changes what a test or bench wants changed.
+    /// Applies the changes of a test or bench.
     pub(crate) fn with_hooks(self, hooks: TestHooks) -> Self {
         Self { omits_phases: hooks.omits_phases, ..self }
     }

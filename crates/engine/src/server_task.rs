@@ -54,7 +54,7 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
     let shard = layout.params_of(config.shard());
     let slots = task.place.slots;
     let steps = task.settings.step_layout(slots);
-    // The keys of a server that are not one range may be in any shard.
+    // If the keys of a server are not one range, they may be in any shard.
     let needed = if order.is_plain() { shard.clone() } else { 0..usize::MAX };
     let checkpoints = task.checkpoints.map(|dir| dir.clone().needing(needed));
     let checkpoints = checkpoints.as_ref();
@@ -70,7 +70,7 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
         if let Some(start) = &start {
             let mut state =
                 start.server_state(&shard, !order.is_plain(), server.chunk_count(), slots);
-            // Where an earlier session stopped is not where this one does.
+            // This session need not stop where an earlier one stopped.
             let started_at = task.from.map_or(0, ResumePoint::step);
             state.stop_at = start.stop_at().filter(|_| start.step() > started_at);
             carried = if task.from.is_none() { push_count(&state) } else { 0 };

@@ -12,7 +12,7 @@ pub(crate) struct SparseValues {
     /// Keys on all servers together, and the parameters of each.
     pub(crate) keys: usize,
     pub(crate) width: usize,
-    /// The numbers at the end of the last key that are no parameters.
+    /// The numbers at the end of the last key that are not parameters.
     pub(crate) padding: usize,
     /// Whether values travel while others are in use.
     pub(crate) overlaps: bool,

@@ -1,4 +1,4 @@
-//! The way in for programs: a model and data, trained in this process.
+//! The library's entry point: a model and data, trained in this process.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -224,8 +224,8 @@ impl Session {
         self
     }
 
-    /// Gives every task a context of its own: its log, its recorders, and where results are kept.
-    /// A session takes one such function.
+    /// Gives every task its own context: its log, its recorders, and where results are kept. Call
+    /// this at most once.
     #[must_use]
     pub fn contexts(
         mut self,

@@ -9,7 +9,7 @@ use crate::context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 use crate::error::TrainError;
 use crate::settings::Mode;
 
-/// What a [`Session`](crate::Session) trains, for those who record it.
+/// What a [`Session`](crate::Session) trains, for its recorders.
 #[derive(Clone, Debug)]
 pub struct SessionDescription {
     /// The run's name.
@@ -18,7 +18,7 @@ pub struct SessionDescription {
     pub model: String,
     /// The form of the data: `images`, `examples` or `rows`.
     pub data: &'static str,
-    /// Where the data is from, for people.
+    /// Where the data comes from, as text for people.
     pub data_origin: String,
     /// Every random choice is drawn from this.
     pub seed: u64,

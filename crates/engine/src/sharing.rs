@@ -68,12 +68,15 @@ impl Sharing {
             Self { servers: 1.., .. } if !needs_servers => Some("this mode has no servers"),
             Self { mode: Mode::Single, workers: 2.., .. } => Some("mode single has one worker"),
             Self { mode: Mode::Single, wire: WireFormat::Bf16, .. } => {
-                Some("in mode single nothing travels that could be rounded to bf16")
+                Some("mode single sends nothing that could be rounded to bf16")
             }
             Self { mode: Mode::Sync { quorum: Some(quorum) }, workers, servers, .. }
                 if !(1..=*workers).contains(quorum) || *servers > 1 && quorum < workers =>
             {
-                Some("a quorum is 1 to the number of workers, and all of them with several servers")
+                Some(
+                    "a quorum is from 1 to the number of workers, and with several servers it is \
+                     all of them",
+                )
             }
             _ => None,
         }

@@ -1,8 +1,8 @@
 //! The main thread of a worker process in a run with servers: it fills slots as server 0 offers
 //! them.
 //!
-//! A slot is a share of every step, not a process. Each slot has a thread and connections of its
-//! own; the process holds the data once. The slot manager says which slot to fill next, has slots
+//! A slot is a share of every step, not a process. Each slot has its own thread and connections;
+//! the process holds the data once. The slot manager says which slot to fill next, has slots
 //! given back when asked, and leaves the run cleanly. `worker_process.rs` starts the threads, and
 //! `slot_thread.rs` has what happens in a slot.
 

@@ -1,4 +1,4 @@
-//! What a worker process does in one of its slots, on a thread of its own.
+//! What a worker process does in one of its slots, on the slot's thread.
 //!
 //! The thread has connections to all servers, reads the slot's batches from where the slot stands,
 //! and trains until the plan ends, the slot must be given back, or another process takes it. If the

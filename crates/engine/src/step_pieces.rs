@@ -13,7 +13,7 @@ use crate::settings::{FactorChoice, TrainSettings};
 
 /// A step of fewer chunks is so short that a second thread would only cost time.
 const LEAST_CHUNKS: usize = 8;
-/// The rate of a link of which nothing is known, in bits per second.
+/// The assumed rate of an unknown link, in bits per second.
 const USUAL_LINK: f64 = 1e10;
 /// Operations per second with which one core computes a gradient from factors.
 const CORE_FLOPS: f64 = 8e10;
@@ -90,7 +90,7 @@ impl ExchangeConditions {
         self.transfer_seconds(self.factor_bytes(sizes)) + cores / self.cores()
     }
 
-    /// The time that it takes to send and receive so much.
+    /// The time that it takes to send and receive this number of bytes.
     fn transfer_seconds(&self, bytes: f64) -> f64 {
         let link = self.link_bits_per_s.map_or(USUAL_LINK, |rate| rate as f64);
         8.0 * bytes / link + 2.0 * bytes * BYTE_SECONDS / self.cores()
@@ -125,7 +125,7 @@ pub fn route_pieces(pieces: &[LayerPiece], conditions: &ExchangeConditions) -> V
 /// its gradient is final only after the last block.
 ///
 /// # Errors
-/// If all factors shall travel, but the model or the batch has none.
+/// If the settings ask for factors, but the model or the batch has none.
 pub(crate) fn step_pieces(
     model: &mut dyn Model,
     conditions: &ExchangeConditions,

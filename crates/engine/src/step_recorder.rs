@@ -94,7 +94,7 @@ impl StepRecorder {
         self.tensors_every.is_some() && step >= self.next_tensors
     }
 
-    /// Whether the tensors of this global step are to be recorded.
+    /// Whether to record the tensors of this global step.
     #[inline]
     pub(crate) fn wants_tensors(&mut self, step: u64) -> bool {
         let Some(every) = self.tensors_every else { return false };

@@ -1,13 +1,13 @@
 //! Ends a step of a shared mode in the middle, once the run must end.
 //!
 //! A step of a large network takes seconds, and a task has two to end. Between two layers every
-//! worker therefore looks whether to give its step up ([`StepStop::stops_computing`]). A step that
+//! worker therefore checks whether to give its step up ([`StepStop::stops_computing`]). A step that
 //! was given up leaves no trace: what is saved is the last step that was complete.
 //!
-//! The coordinator gives up its step whenever it likes, and with it cuts the run short. Another
-//! worker may do so on its own only while the others have nothing of its step: otherwise a
-//! coordinator that has applied a part of it could never complete it. It then waits until the
-//! coordinator, which knows too that the run must end, has cut the run short.
+//! The coordinator may give up its step at any time, and thereby cuts the run short. Another worker
+//! may do so on its own only while the others have nothing of its step: otherwise a coordinator
+//! that has applied a part of it could never complete it. It then waits until the coordinator,
+//! which knows too that the run must end, has cut the run short.
 //!
 //! A coordinator that makes its updates itself keeps no copy of the parameters. Once it has applied
 //! a part of a step ([`StepStop::may_apply`]), all workers have contributed to that step or are
@@ -75,7 +75,7 @@ impl StepStop {
         self.role
     }
 
-    /// Whether the run has to end since this long.
+    /// Whether the run has had to end for this long.
     fn is_due(&self, grace: Duration) -> bool {
         let must_end = match self.role {
             StopRole::Coordinator => self.context.stop_signal().is_some(),
@@ -122,7 +122,7 @@ impl StepStop {
         self.step.load(Ordering::Acquire) == APPLIED
     }
 
-    /// Asked by the exchange of the step: whether it is to be cut.
+    /// For the exchange of the step: whether it must end.
     pub(crate) fn cuts_exchange(&self) -> bool {
         let is_late = self.role == StopRole::Coordinator && self.is_due(EXCHANGE_GRACE);
         if !is_late && !self.is_given_up.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Runs tests between steps, or on a thread of their own.
+//! Runs tests between steps, or on a separate thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn timed_test(
     Ok(StepScore { took: start.elapsed(), ..StepScore::new(step, score) })
 }
 
-/// Tests on a thread of its own while training continues.
+/// Tests on a separate thread while training continues.
 pub(crate) struct BackgroundEvaluator {
     requests: SyncSender<TestRequest>,
     results: Receiver<TestReply>,

@@ -30,7 +30,7 @@ impl TestWatch {
         Self { scores: ScoreFeed::default(), context, is_awaited, begun: Instant::now() }
     }
 
-    /// The task starts or ends to wait for the test.
+    /// The task starts or stops waiting for the test.
     pub(crate) fn set_awaited(&self, is_awaited: bool) {
         self.is_awaited.store(is_awaited, Ordering::Relaxed);
     }

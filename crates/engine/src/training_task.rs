@@ -108,7 +108,7 @@ impl TrainingTask<'_> {
     }
 
     /// Whether this process came too late: the run is over, and no other task is left. If the run
-    /// was resumed, the summary may be that of an earlier session, and says nothing.
+    /// was resumed, the summary proves nothing, because it may be that of an earlier session.
     pub(crate) fn is_late(&self) -> bool {
         let has_waited = !self.is_coordinator() || self.started.elapsed() >= FAREWELL;
         self.from.is_none() && has_waited && self.context.is_run_over()

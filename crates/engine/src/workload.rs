@@ -50,8 +50,8 @@ pub type BuildModel = dyn Fn(ModelSizing) -> Result<Box<dyn Model>, TrainError> 
 /// Builds a sparse model.
 pub type BuildSparseModel = dyn Fn() -> Box<dyn SparseModel> + Send + Sync;
 
-/// Where a run's models come from. Every loop and every test has a model of its own, because a
-/// model holds scratch memory.
+/// Where a run's models come from. Every loop and every test has its own model, because a model
+/// holds scratch memory.
 #[derive(Clone)]
 pub enum ModelSource {
     /// Every batch touches every parameter.
@@ -144,7 +144,7 @@ impl TrainingData {
         }
     }
 
-    /// Where the data is from, for people.
+    /// Where the data comes from, as text for people.
     pub fn origin(&self) -> &str {
         match self {
             TrainingData::Images(set) => &set.origin,

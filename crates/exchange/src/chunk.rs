@@ -42,14 +42,14 @@ pub(crate) struct SlotState {
     pub(crate) pending: Option<PendingGradient>,
     /// The reply that the slot waits for on its present connection.
     pub(crate) awaiting_reply: Option<DueReply>,
-    /// Of a sparse model: the keys that it has requested.
+    /// For a sparse model: the keys that it has requested.
     pub(crate) pending_keys: PendingKeys,
 }
 
 /// A gradient that waits to be applied.
 #[derive(Debug)]
 pub(crate) struct PendingGradient {
-    /// Of a sparse model: the keys of the gradient.
+    /// For a sparse model: the keys of the gradient.
     pub(crate) keys: Vec<u32>,
     /// The gradient; where gradients travel as changes, those, two to a float.
     pub(crate) gradient: Vec<f32>,

@@ -78,9 +78,9 @@ pub struct ServerConfig {
     pub job: JobIdentity,
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
-    /// Parameters on all servers together; of a sparse model, keys.
+    /// Parameters on all servers together; for a sparse model, keys.
     pub total_params: usize,
-    /// Of a sparse model: the parameters of each key.
+    /// For a sparse model: the parameters of each key.
     pub width: usize,
     /// Parameters per chunk, 1 to [`CHUNK_FLOATS`]; only tests use fewer. The shard of a sparse
     /// model is one chunk regardless.
@@ -138,7 +138,7 @@ impl ServerConfig {
         }
     }
 
-    /// The range of the flat parameters that this server holds; of a sparse model, of the keys.
+    /// The range of the flat parameters that this server holds; for a sparse model, of the keys.
     ///
     /// # Panics
     /// If the index is not below the number of servers.

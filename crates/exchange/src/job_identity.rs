@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// The longest list of keys that travels; of a longer one, only the digest does.
+/// The longest list of keys that travels; for a longer one, only the digest travels.
 pub(crate) const MAX_JOB_BYTES: usize = 48 * 1024;
 /// A longer value of a key is cut in messages.
 const MAX_VALUE_CHARS: usize = 200;
@@ -35,19 +35,29 @@ impl JobIdentity {
         if self.keys.is_empty() || other.keys.is_empty() {
             return None;
         }
-        first_difference((here, self.keys.lines()), (there, other.keys.lines()))
+        let ours = TaskKeys { task: here, lines: self.keys.lines() };
+        first_difference(ours, TaskKeys { task: there, lines: other.keys.lines() })
     }
 }
 
-/// The first key in which two jobs differ, with both values. Each job comes with the task that has
-/// it, and its keys are lines of the form `key = value`. `None` if the jobs are equal.
+/// The keys of a task's job.
+pub struct TaskKeys<'a, L> {
+    /// What a message calls the task.
+    pub task: &'a str,
+    /// Lines of the form `key = value`.
+    pub lines: L,
+}
+
+/// The first key in which the jobs of two tasks differ, with both values. `None` if the jobs are
+/// equal.
 pub fn first_difference<'a, 'b>(
-    (here, ours): (&str, impl Iterator<Item = &'a str>),
-    (there, theirs): (&str, impl Iterator<Item = &'b str>),
+    ours: TaskKeys<'_, impl Iterator<Item = &'a str>>,
+    theirs: TaskKeys<'_, impl Iterator<Item = &'b str>>,
 ) -> Option<String> {
+    let (here, there) = (ours.task, theirs.task);
     let pair = |line: &str| line.split_once(" = ").map(|(key, to)| (plain(key), plain(to)));
-    let ours: Vec<(String, String)> = ours.filter_map(pair).collect();
-    let theirs: Vec<(String, String)> = theirs.filter_map(pair).collect();
+    let ours: Vec<(String, String)> = ours.lines.filter_map(pair).collect();
+    let theirs: Vec<(String, String)> = theirs.lines.filter_map(pair).collect();
     let find = |list: &[(String, String)], key: &str| {
         let found = list.iter().find(|(other, _)| other == key);
         found.map_or_else(|| "not set".to_owned(), |(_, value)| value.clone())

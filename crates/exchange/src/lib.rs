@@ -138,7 +138,7 @@ pub use frame::{
     PROTOCOL_VERSION, SPARSE_BYTES, as_bytes, as_bytes_mut,
 };
 pub use generation::Generation;
-pub use job_identity::{JobIdentity, first_difference};
+pub use job_identity::{JobIdentity, TaskKeys, first_difference};
 pub use keys::{MAX_KEYS, max_keys};
 pub use message::{
     Hello, MessageError, PeerRole, ProcessName, Refusal, RefuseCode, TaskReport, Welcome,

@@ -10,7 +10,7 @@ use crate::job_identity::MAX_JOB_BYTES;
 use crate::{Generation, HELLO_BYTES, JobIdentity, PROTOCOL_VERSION, WireFormat};
 
 const MAGIC: [u8; 4] = *b"PACE";
-/// A `Hello` has room for the longest list of keys, and what it has besides.
+/// A `Hello` has room for the longest list of keys and its other fields.
 const _: () = assert!(MAX_JOB_BYTES + 1024 <= HELLO_BYTES);
 /// The longest list of reports that a client accepts.
 pub(crate) const MAX_REPORTS_BYTES: usize = 64 << 20;

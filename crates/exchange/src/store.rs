@@ -30,7 +30,7 @@ impl Store {
         Store::Sparse(SparseStore { table, keeps_previous: false, touched, previous, values })
     }
 
-    /// The number of parameters; of a sparse model, of keys.
+    /// The number of parameters; for a sparse model, of keys.
     pub fn len(&self) -> usize {
         match self {
             Store::Dense(dense) => dense.params.len(),

@@ -155,9 +155,10 @@ impl DeepMachine {
                     let entries = RowEntries { params, places: row.keys, values: row.values };
                     // The sums are needed only for pairs, whose score they also are.
                     let score = pairs.score_here(entries, sums);
-                    scores.push(match has_pairs {
-                        true => score + linear_numbers(of_row, params, rank),
-                        false => linear(&all, params, rank),
+                    scores.push(if has_pairs {
+                        score + linear_numbers(of_row, params, rank)
+                    } else {
+                        linear(&all, params, rank)
                     });
                     for_each_field(&row, rank, |entry, part, value| {
                         let vector = &params[entry + 1..][..rank];

@@ -125,7 +125,7 @@ impl Fetch<'_> {
         let name = self.spec.name;
         let debian = self.spec.debian.map(|package| format!(", `apt-get install {package}`,"));
         let advice = format!(
-            "Check the network{} or put the files into {} by hand.",
+            "Check the network{} or put the files into {} yourself.",
             debian.as_deref().unwrap_or(","),
             self.dir.display()
         );

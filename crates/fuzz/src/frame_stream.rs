@@ -2,7 +2,7 @@
 
 use paceline_exchange::{HEADER_BYTES, Header};
 
-/// The frames at the beginning of some bytes, up to the first that is none.
+/// The frames at the beginning of some bytes, up to the first invalid one.
 pub(crate) struct FrameStream<'a>(pub(crate) &'a [u8]);
 
 /// A frame as it was received.

@@ -2,7 +2,7 @@
 //!
 //! A row has 39 fields: 13 with 50 values each, as bucketed counts have, and 26 with 10 to 10
 //! million values. In each field, the popularity of the values falls as rank^-1.1, so a few values
-//! are in nearly every row and most are in very few. ClickField and rank are hashed into the
+//! are in nearly every row and most are in very few. Field and rank are hashed into the
 //! features. Three features in ten have a hidden weight, roughly normal with deviation 0.6. The
 //! label is random; its log-odds are the sum of the row's weights, shifted so that about one row in
 //! four is a click. Pairs of values may add to them, with a share of the scores' variance that the

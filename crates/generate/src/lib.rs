@@ -2,6 +2,16 @@
 //!
 //! Everything here is a pure function of a seed and an index, with the same bits on every machine.
 //! The crate `paceline-data` makes data sets of it.
+//!
+//! ```
+//! use paceline_generate::{ClickRow, Clicks};
+//!
+//! // Row 4,711 of an endless set of click data, which depends on the seed alone.
+//! let clicks = Clicks::new(1_000_000, 1);
+//! let mut row = ClickRow::default();
+//! clicks.draw(4_711, &mut row);
+//! assert_eq!(row.keys.len(), 39);
+//! ```
 
 // The examples of the README are compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]

@@ -73,7 +73,7 @@ impl RawJob {
             if self.has_invalid_word(&failed) {
                 return None; // Checking reports that value; the key may apply to the right one.
             }
-            // One message is enough for the layers of a model that is no network.
+            // One message is enough for the layers of a model that is not a network.
             let is_list = matches!(&failed, KeyCondition::Has { key, .. } if key == "model.kind");
             let (path_named, entry) = match self.first_layer_entry().filter(|_| is_list) {
                 Some(first) if layer_of(path).is_some() => (LAYERS, first),

@@ -169,8 +169,8 @@ impl JobChecker<'_> {
         };
         if metric == TestMetric::Auc && !model.has_one_score() {
             let message = format!(
-                "is \"auc\", which logistic regression and factorization machines have and {} has \
-                 not; use loss or accuracy",
+                "is \"auc\", which logistic regression and factorization machines have, but {} \
+                 does not; use loss or accuracy",
                 model.name()
             );
             self.problems.push(self.job.problem("train.metric", message));

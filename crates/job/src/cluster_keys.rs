@@ -36,8 +36,8 @@ fn sharing() -> Vec<KeySpec> {
     let how = "how workers share parameters; with `TF_CONFIG` defaults to async if it lists a \
                  ps, and to mirrored if it lists several workers and no ps; with several processes \
                  of a scheduler defaults to mirrored, or to async if cluster.servers is set";
-    let memory = "most memory of the parameters and their optimizer's state in each task, such as \
-                  \"8gb\"; as much as there is by default";
+    let memory = "limit on the memory for the parameters and their optimizer state in each task, \
+                  such as \"8gb\"; by default all memory of the machine";
     let mut keys = vec![
         key(MODE, modes, "\"single\"", how),
         key("cluster.workers", tasks, "2", "number of workers").with(MODE, SHARED),
@@ -87,7 +87,7 @@ fn layout() -> KeySpec {
 
 fn files_port() -> KeySpec {
     let help = "for tasks that share no directory: they send checkpoints, events and logs to \
-                 worker 0, which keeps them in its run directory and listens at this port";
+                 worker 0, which keeps them in its run directory and listens on this port";
     optional("cluster.files_port", ValueKind::Whole { min: 1, max: 65_535 }, help)
         .with(MODE, SHARED)
 }

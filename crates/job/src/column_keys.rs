@@ -52,8 +52,8 @@ pub(super) fn column_keys() -> Vec<KeySpec> {
 /// The keys of `[data]` that only tables have.
 pub(super) fn table_keys(kind: &str, model: &str, sparse: &'static [&'static str]) -> Vec<KeySpec> {
     let table: &[&str] = &["table"];
-    let header = "whether the first line of every file names the columns; found out by default";
-    let delimiter = "character between two fields; found out by default";
+    let header = "whether the first line of every file names the columns; detected by default";
+    let delimiter = "character between two fields; detected by default";
     let delimiters = ValueKind::Word(&["comma", "tab", "semicolon", "pipe", "space"]);
     let quotes = "whether double quotes enclose fields; if not, they are ordinary characters";
     let bits = "bits of the hash of a category, word or cross, and of the size of a vocabulary";

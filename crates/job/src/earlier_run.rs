@@ -1,5 +1,5 @@
-//! What a directory holds of an earlier start of a job's run, and what a job keeps of one that it
-//! continues where defaults have changed since.
+//! What a directory holds of an earlier start of a job's run, and which earlier defaults a job
+//! keeps when it continues that run.
 
 use std::iter;
 use std::path::{Path, PathBuf};

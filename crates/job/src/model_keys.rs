@@ -52,15 +52,15 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
     let networks: &[&str] = &["lenet", "alexnet", "network"];
     let init = "how the initial weights are spread (docs/models.md)";
     let inits = ValueKind::Word(&["glorot", "he", "pytorch"]);
-    let rank = "numbers of a feature's vector; with ffm it has one for each field";
-    let hidden = "outputs of the layers of the perceptron before the last, which has one";
-    let numbers = "what the numbers of a table are to the perceptron: inputs as they are, or \
-                   values that multiply the vectors of their columns";
+    let rank = "length of a feature's vector; with ffm a feature has one vector for each field";
+    let hidden = "outputs of each hidden layer of the perceptron";
+    let numbers = "how the perceptron uses the numbers of a table: as inputs, or as factors of \
+        the vectors of their columns";
     let dense = "update every parameter at every step, not only those that a batch touches";
-    let min_count = "the update that gives a feature its numbers, counted among those whose \
-                     batches have the feature; before, it counts as zero";
-    let evict_after = "steps after which the numbers of features that none of their batches had \
-                       are dropped; none are by default";
+    let min_count = "update at which a feature gets its numbers, counting only updates whose \
+        batches contain it; until then the feature counts as zero";
+    let evict_after = "number of steps after which the numbers of features that did not occur in \
+        them are dropped; by default none are dropped";
     vec![
         key(MODEL, models, "\"softmax\"", "model to train")
             .default_when("\"network\"", &[(LAYERS, &[])])

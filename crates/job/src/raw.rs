@@ -270,9 +270,10 @@ impl RawJob {
             }
             _ => {}
         }
-        let converted = match key.is_some_and(|key| key.kind.takes_list()) {
-            true => JobValue::from_toml_list(value),
-            false => JobValue::from_toml(value),
+        let converted = if key.is_some_and(|key| key.kind.takes_list()) {
+            JobValue::from_toml_list(value)
+        } else {
+            JobValue::from_toml(value)
         };
         match converted {
             Ok(value) => {
@@ -354,7 +355,7 @@ fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
         let in_list = if name.contains('#') && !path.contains('#') { 0.25 } else { 0.0 };
         strsim::normalized_damerau_levenshtein(name, path) + same_name - in_list
     };
-    // Of equals the first, which is nearer to the top.
+    // The first of equals, which is nearer to the top.
     let nearest = known
         .map(|name| (likeness(name), name))
         .reduce(|best, next| if next.0 > best.0 { next } else { best })

@@ -94,8 +94,8 @@ impl RawJob {
         self.run_identity(&[]).digest
     }
 
-    /// How tasks recognise that they have the same job, and these terms besides, each of the form
-    /// `key = value`.
+    /// How tasks recognise that they have the same job and agree on these terms too, each of the
+    /// form `key = value`.
     pub fn run_identity(&self, terms: &[String]) -> JobIdentity {
         let lines = self.shared_keys().into_iter().chain(terms.iter().cloned());
         let keys: String = lines.map(|line| line + "\n").collect();

@@ -34,8 +34,8 @@ fn schedule(owner: &str, default: Option<&'static str>) -> Vec<KeySpec> {
     let kinds = ValueKind::Word(SCHEDULES);
     let above = ValueKind::Above(0.0);
     let help = "how the rate changes with the global step";
-    let warm_up = "global steps in which the rate rises evenly to the beginning of the schedule, \
-                 which then counts from there";
+    let warm_up = "global steps over which the rate rises evenly to the schedule's first rate; \
+        the schedule starts after them";
     vec![
         KeySpec { default, ..optional(&kind, kinds, help) },
         key(&at("factor"), above, "0.5", "factor that multiplies the rate every `every` steps")

@@ -1,5 +1,15 @@
 //! The inner loops: slices in, slices out.
 //!
+//! ```
+//! use paceline_kernels::dense_forward;
+//!
+//! // Two examples of three inputs, one output.
+//! let (x, weights, bias) = ([1.0, 2.0, 3.0, 0.0, 1.0, 0.0], [1.0, 0.5, 0.0], [0.25]);
+//! let mut out = [0.0; 2];
+//! dense_forward(3, &x, &weights, &bias, &mut out);
+//! assert_eq!(out, [2.25, 0.75]);
+//! ```
+//!
 //! One binary serves every processor: each kernel is written once over `pulp`'s vectors and runs
 //! with instructions that are detected at run time, products of matrices with the widest ones
 //! (`vectors.rs`). The order of sums depends only on the sizes and the width of the vectors, so

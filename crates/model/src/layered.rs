@@ -1,11 +1,11 @@
 //! A step in two calls, layer by layer, so that communication overlaps with arithmetic.
 //!
 //! [`Model::gradient`](crate::Model::gradient) needs all parameters before it begins and gives
-//! away nothing before it ends. A [`Layered`] model is not so strict. Its forward pass asks for the
-//! parameters of a layer when that layer's turn comes, and its backward pass hands out each
-//! layer's gradient as soon as it is final, last layer first, and then the layer's parameters as
-//! soon as it needs them no more. So a gradient travels while those of earlier layers are computed,
-//! and updated parameters arrive while later layers wait for theirs.
+//! away nothing before it ends. A [`Layered`] model is less strict. Its forward pass asks for the
+//! parameters of a layer when that layer's turn comes, and its backward pass hands out each layer's
+//! gradient as soon as it is final, last layer first, and then the layer's parameters as soon as it
+//! no longer needs them. So a gradient travels while those of earlier layers are computed, and
+//! updated parameters arrive while later layers wait for theirs.
 //!
 //! The flat parameters are cut into pieces, one for each layer that has any ([`LayerPiece`]).
 //! A step is
@@ -155,6 +155,6 @@ pub trait LayerSink: Send {
     /// The parameters of the piece, as the forward pass had them.
     fn params(&self, piece: usize) -> &[f32];
 
-    /// The backward pass needs the parameters of the piece no more.
+    /// The backward pass no longer needs the parameters of the piece.
     fn params_done(&mut self, piece: usize);
 }

@@ -1,4 +1,4 @@
-//! The way of scores from a test to what makes more of them than averages.
+//! Passes the scores of a test to an observer that needs more than their averages.
 
 use std::fmt;
 use std::sync::Arc;

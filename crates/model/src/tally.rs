@@ -105,7 +105,7 @@ impl Tally {
     }
 
     /// Counts an example from its scores, one for each class, with the cross-entropy of their
-    /// softmax as its loss. Of equal highest scores the first one counts.
+    /// softmax as its loss. The first of equal highest scores counts.
     ///
     /// # Panics
     /// If `label` is not below the number of scores.

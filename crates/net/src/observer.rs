@@ -23,8 +23,8 @@ pub trait LinkObserver {
     /// Whether to give up; asked a few times a second during waits. The operation then ends with
     /// [`LinkError::Interrupted`](crate::LinkError::Interrupted).
     fn should_give_up(&mut self) -> bool;
-    /// Whether the step in progress is to be abandoned, and the run with it; asked often. The
-    /// operation then cuts the run short.
+    /// Whether to abandon the step in progress, and the run with it; called often. The operation
+    /// then cuts the run short.
     fn cuts_short(&mut self) -> bool {
         false
     }

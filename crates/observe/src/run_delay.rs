@@ -65,7 +65,6 @@ impl ThreadDelay {
 /// What Linux counts of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadTimes {
-    /// On a core.
     pub(crate) on_core: Duration,
     /// Ready to run but without a core.
     pub(crate) ready: Duration,

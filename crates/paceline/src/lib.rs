@@ -149,6 +149,8 @@ pub mod prelude {
         ScoreLoss, Sgd, Shape, Softmax, SparseLinear, SparseModel, Tally, Windows, fill_uniform,
         lenet, softmax_cross_entropy, weighted_cross_entropy,
     };
-    pub use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
+    pub use paceline_observe::{
+        ProgressReport, Recorder, RunStart, StepRecord, TensorRecord, TestRecord,
+    };
     pub use paceline_record::{RunDir, RunFileError};
 }

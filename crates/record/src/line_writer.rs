@@ -129,8 +129,8 @@ impl QueueState {
     fn end_repeats(&mut self) {
         match std::mem::take(&mut self.repeats) {
             0 => {}
-            1 => self.enqueue("the last message came once more".into()),
-            times => self.enqueue(format!("the last message came {times} times more")),
+            1 => self.enqueue("the last message was repeated once".into()),
+            times => self.enqueue(format!("the last message was repeated {times} times")),
         }
         self.repeats_since = None;
     }
@@ -266,7 +266,7 @@ mod tests {
         writer.push("5 ", "other");
         writer.flush(Duration::from_secs(60));
         let lines: Vec<_> = lines.try_iter().collect();
-        assert_eq!(lines, ["0 same", "the last message came 4 times more", "5 other"]);
+        assert_eq!(lines, ["0 same", "the last message was repeated 4 times", "5 other"]);
     }
 
     #[test]

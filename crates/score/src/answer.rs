@@ -3,7 +3,7 @@
 /// What is written for each row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnswerStyle {
-    /// The probability of each class; of two classes, only that of the second.
+    /// The probability of each class; for two classes, only that of the second.
     #[default]
     Probabilities,
     /// The most likely class.
@@ -84,7 +84,7 @@ impl Answerer {
                 self.order.clear();
                 self.order.extend(0..self.probabilities.len());
                 let chances = &self.probabilities;
-                // A stable sort: of equal classes the first comes first.
+                // A stable sort: the first of equal classes stays first.
                 self.order.sort_by(|&a, &b| chances[b].total_cmp(&chances[a]));
                 for &class in &self.order[..most] {
                     let chance = AnswerValue::Number(chances[class]);
@@ -96,7 +96,7 @@ impl Answerer {
     }
 }
 
-/// The most likely class; of equal ones the first.
+/// The most likely class; the first of equal ones.
 ///
 /// ```
 /// use paceline_score::best_class;

@@ -87,7 +87,7 @@ pub struct ClassFigures {
 }
 
 impl Evaluation {
-    /// The figures that a test while training has, too.
+    /// The figures that a test during training has, too.
     pub fn score(&self) -> Score {
         let two_class = self.two_class.as_ref();
         Score {
@@ -193,7 +193,7 @@ impl EvaluationCounts {
         Self {
             names: names.to_vec(),
             tally: Tally::default(),
-            // Exactly 0 for one half, where the score of a test while training is compared with 0.
+            // Exactly 0 for one half, as a test during training compares the score with 0.
             score_threshold: (threshold / (1.0 - threshold)).ln(),
             threshold,
             confusion: vec![vec![0; names.len()]; names.len()],

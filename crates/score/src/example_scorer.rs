@@ -12,13 +12,13 @@ use crate::error::ScoreError;
 use crate::scored_rows::{BadRow, NO_LABEL, ScoredRows};
 use crate::scorer::Scorer;
 
-/// Rows of a job.
+/// Rows of a portion.
 const ROWS: usize = 4_096;
-/// Images of a job: those that softmax regression takes at once.
+/// Images of a portion: those that softmax regression takes at once.
 const IMAGES: usize = 1_024;
-/// Pictures of a job; each takes milliseconds.
+/// Pictures of a portion; each takes milliseconds.
 const PICTURES: usize = 16;
-/// Values of the other examples of a job.
+/// Values of the other examples of a portion.
 const VALUES: usize = 256 << 10;
 
 /// Examples that are found by their index.
@@ -94,8 +94,8 @@ impl ExampleInput {
         }
     }
 
-    /// The most examples of a job.
-    pub(crate) fn job_len(&self) -> usize {
+    /// The most examples of a portion that one thread scores.
+    pub(crate) fn portion_len(&self) -> usize {
         match &self.source {
             ExampleSource::Images(_) => IMAGES,
             ExampleSource::Examples(examples) => {

@@ -1,4 +1,4 @@
-//! Finds out how a table is written by its header.
+//! Detects how a table is written from its header.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ pub(crate) fn header_format(featurizer: &Featurizer, header: &[u8]) -> TextForma
     let known: HashSet<&str> = featurizer.columns.iter().map(|c| c.name.as_str()).collect();
     let formats = [own.delimiter].into_iter().chain(DELIMITERS);
     let formats = formats.map(|delimiter| TextFormat { delimiter, ..own });
-    // The delimiter that divides the header into the most known names; of equals the first.
+    // The delimiter that divides the header into the most known names; the first of equals.
     let best = formats.map(|format| {
         (
             header_names(header, format)

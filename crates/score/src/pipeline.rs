@@ -1,8 +1,9 @@
-//! Jobs on several threads, with results in the order of the jobs.
+//! Portions of work on several threads, with results in the order of the portions.
 //!
-//! One thread reads jobs and deals them out to the workers in turn; the caller's thread takes the
-//! results in the same turn. So results need no sorting, and every queue has a bound. A job that is
-//! alone is handed over at once: a line of a stream is answered before the next one arrives.
+//! One thread reads portions and deals them out to the scoring threads in turn; the caller's thread
+//! takes the results in the same order. So results need no sorting, and every queue has a bound. A
+//! portion that is alone is handed over at once: a line of a stream is answered before the next one
+//! arrives.
 //!
 //! The threads are not joined: one that waits for standard input would never end. They end by
 //! themselves when the caller stops taking results and their next hand-over fails.
@@ -14,34 +15,34 @@ use std::time::Duration;
 
 use crate::error::ScoreError;
 
-/// Jobs that wait for a worker, and results that wait for the caller, for each worker.
+/// Portions that wait, and results that wait for the caller, for each thread.
 const QUEUE: usize = 2;
-/// How often the caller's thread looks whether it must stop, while no result comes.
+/// How often the caller's thread checks whether it must stop while no result comes.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// Gives the next job; `None` at the end.
-pub(crate) type NextJob<J> = Box<dyn FnMut() -> Result<Option<J>, ScoreError> + Send>;
-/// Does a job. Every thread has a function of its own, with its scratch memory.
-pub(crate) type DoJob<J, R> = Box<dyn FnMut(J) -> Result<R, ScoreError> + Send>;
+/// Gives the next portion; `None` at the end.
+pub(crate) type NextPortion<P> = Box<dyn FnMut() -> Result<Option<P>, ScoreError> + Send>;
+/// Does a portion. Every thread has its own function, with its scratch memory.
+pub(crate) type DoPortion<P, R> = Box<dyn FnMut(P) -> Result<R, ScoreError> + Send>;
 
 /// A result on its way to the caller.
-enum JobOutcome<R> {
+enum PortionOutcome<R> {
     Done(Result<R, ScoreError>),
-    /// The worker has done all its jobs.
+    /// The thread has done all its portions.
     End,
 }
 
 /// Says whether to stop.
 pub(crate) type StopFn<'a> = &'a dyn Fn() -> bool;
 
-/// Does all jobs with these workers, and gives the results to `take` in the order of the jobs.
-/// `is_last` says whether no other result is ready yet.
+/// Does all portions, on a thread for each of these functions, and gives the results to `take` in
+/// the order of the portions. Its second argument says whether no other result is ready yet.
 ///
 /// # Errors
-/// The first error in the order of the jobs, that of `take`, or [`ScoreError::Interrupted`].
-pub(crate) fn run_in_order<J: Send + 'static, R: Send + 'static>(
-    mut next: NextJob<J>,
-    workers: Vec<DoJob<J, R>>,
+/// The first error in the order of the portions, that of `take`, or [`ScoreError::Interrupted`].
+pub(crate) fn run_in_order<P: Send + 'static, R: Send + 'static>(
+    mut next: NextPortion<P>,
+    works: Vec<DoPortion<P, R>>,
     stop: StopFn<'_>,
     take: &mut dyn FnMut(R, bool) -> Result<(), ScoreError>,
 ) -> Result<(), ScoreError> {
@@ -49,28 +50,29 @@ pub(crate) fn run_in_order<J: Send + 'static, R: Send + 'static>(
         let spawned = thread::Builder::new().name(name).spawn(body);
         spawned.map_err(|source| ScoreError::Io { what: "cannot start a thread".into(), source })
     };
-    let (mut to_workers, mut results) = (Vec::new(), Vec::new());
-    for (number, mut work) in workers.into_iter().enumerate() {
-        let (sender, jobs) = sync_channel::<Result<J, ScoreError>>(QUEUE);
+    let (mut to_threads, mut results) = (Vec::new(), Vec::new());
+    for (number, mut work) in works.into_iter().enumerate() {
+        let (sender, portions) = sync_channel::<Result<P, ScoreError>>(QUEUE);
         let (outcomes, receiver) = sync_channel(QUEUE);
         let body = move || {
-            for job in jobs {
-                if outcomes.send(JobOutcome::Done(job.and_then(&mut work))).is_err() {
+            for portion in portions {
+                if outcomes.send(PortionOutcome::Done(portion.and_then(&mut work))).is_err() {
                     return;
                 }
             }
-            let _ = outcomes.send(JobOutcome::End);
+            let _ = outcomes.send(PortionOutcome::End);
         };
         spawn(format!("score-{number}"), Box::new(body))?;
-        to_workers.push(sender);
+        to_threads.push(sender);
         results.push(receiver);
     }
     let read = move || {
-        let deal = |index: usize, job| to_workers[index % to_workers.len()].send(job).is_ok();
+        let deal =
+            |index: usize, portion| to_threads[index % to_threads.len()].send(portion).is_ok();
         for index in 0.. {
             let is_taken = match next() {
                 Ok(None) => return,
-                Ok(Some(job)) => deal(index, Ok(job)),
+                Ok(Some(portion)) => deal(index, Ok(portion)),
                 Err(error) => {
                     deal(index, Err(error));
                     return;
@@ -88,22 +90,22 @@ pub(crate) fn run_in_order<J: Send + 'static, R: Send + 'static>(
             Some(outcome) => outcome,
             None => receive(&results[index % results.len()], stop)?,
         };
-        let JobOutcome::Done(result) = outcome else { break };
+        let PortionOutcome::Done(result) = outcome else { break };
         // Results may keep coming, so that no wait asks.
         if stop() {
             return Err(ScoreError::Interrupted);
         }
         // The next result, if it is there already, shows that this one is not the last for now.
         pending = results[(index + 1) % results.len()].try_recv().ok();
-        take(result?, !matches!(pending, Some(JobOutcome::Done(_))))?;
+        take(result?, !matches!(pending, Some(PortionOutcome::Done(_))))?;
     }
     Ok(())
 }
 
 fn receive<R>(
-    results: &Receiver<JobOutcome<R>>,
+    results: &Receiver<PortionOutcome<R>>,
     stop: StopFn<'_>,
-) -> Result<JobOutcome<R>, ScoreError> {
+) -> Result<PortionOutcome<R>, ScoreError> {
     loop {
         match results.recv_timeout(STOP_CHECK) {
             Ok(outcome) => return Ok(outcome),
@@ -133,17 +135,17 @@ mod tests {
 
     use super::*;
 
-    fn jobs(count: usize) -> NextJob<usize> {
+    fn portions(count: usize) -> NextPortion<usize> {
         let mut numbers = 0..count;
         Box::new(move || Ok(numbers.next()))
     }
 
-    fn workers(threads: usize) -> Vec<DoJob<usize, usize>> {
-        (0..threads).map(|_| Box::new(|job: usize| Ok(job * job)) as _).collect()
+    fn works(threads: usize) -> Vec<DoPortion<usize, usize>> {
+        (0..threads).map(|_| Box::new(|portion: usize| Ok(portion * portion)) as _).collect()
     }
 
     #[test]
-    fn results_come_in_the_order_of_the_jobs() {
+    fn results_come_in_the_order_of_the_portions() {
         for threads in 1..5 {
             for count in [0, 1, 2, 3, 100] {
                 let mut found = Vec::new();
@@ -151,8 +153,8 @@ mod tests {
                     found.push(result);
                     Ok(())
                 };
-                run_in_order(jobs(count), workers(threads), &|| false, &mut take).unwrap();
-                assert_eq!(found, (0..count).map(|job| job * job).collect::<Vec<_>>());
+                run_in_order(portions(count), works(threads), &|| false, &mut take).unwrap();
+                assert_eq!(found, (0..count).map(|portion| portion * portion).collect::<Vec<_>>());
             }
         }
     }
@@ -161,28 +163,29 @@ mod tests {
     fn the_first_error_in_order_ends_it_and_reading_stops() {
         let read = Arc::new(AtomicUsize::new(0));
         let counter = read.clone();
-        let next: NextJob<usize> =
+        let next: NextPortion<usize> =
             Box::new(move || Ok(Some(counter.fetch_add(1, Ordering::Relaxed))));
-        let work = |job: usize| match job {
-            5 | 7 => Err(ScoreError::Refused(format!("job {job}"))),
-            job => Ok(job),
+        let work = |portion: usize| match portion {
+            5 | 7 => Err(ScoreError::Refused(format!("portion {portion}"))),
+            portion => Ok(portion),
         };
-        let workers: Vec<DoJob<usize, usize>> = (0..3).map(|_| Box::new(work) as _).collect();
+        let works: Vec<DoPortion<usize, usize>> = (0..3).map(|_| Box::new(work) as _).collect();
         let mut taken = 0;
         let mut take = |_, _| {
             taken += 1;
             Ok(())
         };
-        let error = run_in_order(next, workers, &|| false, &mut take).unwrap_err();
-        assert_eq!((error.to_string().as_str(), taken), ("job 5", 5));
+        let error = run_in_order(next, works, &|| false, &mut take).unwrap_err();
+        assert_eq!((error.to_string().as_str(), taken), ("portion 5", 5));
         assert!(read.load(Ordering::Relaxed) < 100, "queues have bounds");
     }
 
     #[test]
     fn a_panic_of_a_worker_is_an_error_and_not_an_early_end() {
-        let work: DoJob<usize, usize> =
-            Box::new(|job| if job == 3 { panic!("on purpose") } else { Ok(job) });
-        let error = run_in_order(jobs(10), vec![work], &|| false, &mut |_, _| Ok(())).unwrap_err();
+        let work: DoPortion<usize, usize> =
+            Box::new(|portion| if portion == 3 { panic!("on purpose") } else { Ok(portion) });
+        let error =
+            run_in_order(portions(10), vec![work], &|| false, &mut |_, _| Ok(())).unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
     }
 
@@ -194,19 +197,19 @@ mod tests {
             Ok(())
         };
         let stop = || taken.get() == 3;
-        let stopped = run_in_order(jobs(100_000), workers(2), &stop, &mut take);
+        let stopped = run_in_order(portions(100_000), works(2), &stop, &mut take);
         assert!(matches!(stopped, Err(ScoreError::Interrupted)));
         assert_eq!(taken.get(), 3);
     }
 
     #[test]
     fn it_stops_while_it_waits_for_input() {
-        let next: NextJob<usize> = Box::new(|| {
+        let next: NextPortion<usize> = Box::new(|| {
             loop {
                 thread::park();
             }
         });
-        let stopped = run_in_order(next, workers(2), &|| true, &mut |_, _| Ok(()));
+        let stopped = run_in_order(next, works(2), &|| true, &mut |_, _| Ok(()));
         assert!(matches!(stopped, Err(ScoreError::Interrupted)));
     }
 }

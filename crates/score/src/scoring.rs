@@ -6,7 +6,7 @@ use paceline_data::Patches;
 
 use crate::error::ScoreError;
 use crate::example_scorer::{ExampleInput, ExampleScorer, ExampleSource};
-use crate::pipeline::{DoJob, NextJob, StopFn, run_in_order, thread_count};
+use crate::pipeline::{DoPortion, NextPortion, StopFn, run_in_order, thread_count};
 use crate::scored_rows::ScoredRows;
 use crate::text_chunks::{TextChunk, TextChunks, TextLayout, TextSource};
 use crate::text_scorer::{TextScorer, text_featurizer};
@@ -69,8 +69,8 @@ pub(crate) fn score<R: Send + 'static>(
     match input {
         ScoreInput::Text(sources) => {
             let mut chunks = TextChunks::new(sources.clone(), text_layout(model));
-            let next: NextJob<TextChunk> = Box::new(move || chunks.next());
-            let worker = || -> Result<DoJob<TextChunk, R>, ScoreError> {
+            let next: NextPortion<TextChunk> = Box::new(move || chunks.next());
+            let worker = || -> Result<DoPortion<TextChunk, R>, ScoreError> {
                 let featurizer = text_featurizer(model, how.needs_labels);
                 let featurizer = featurizer.ok_or_else(|| takes_no_text(model))?;
                 let mut scorer = TextScorer::new(featurizer, model.scorer()?);
@@ -82,16 +82,16 @@ pub(crate) fn score<R: Send + 'static>(
         }
         ScoreInput::Examples(input) => {
             check_examples(model, input)?;
-            let (all, len) = (input.len(), input.job_len());
+            let (all, len) = (input.len(), input.portion_len());
             let mut starts = (0..all).step_by(len);
-            let next: NextJob<Range<usize>> =
+            let next: NextPortion<Range<usize>> =
                 Box::new(move || Ok(starts.next().map(|start| start..(start + len).min(all))));
             let first = model.scorer()?;
             let patches = match &input.source {
                 ExampleSource::Images(images) if first.takes_patches() => Patches::of(images),
                 _ => None,
             };
-            let worker = |scorer| -> DoJob<Range<usize>, R> {
+            let worker = |scorer| -> DoPortion<Range<usize>, R> {
                 let mut scorer = ExampleScorer::new(input, patches.as_ref(), scorer);
                 let mut map = map.clone();
                 Box::new(move |which| scorer.score(which).and_then(&mut map))

@@ -61,9 +61,10 @@ impl TableFeaturizer {
                 Some(header) => named_columns(&self.featurizer, header, format),
                 None => (self.names_without_header(chunk), ""),
             };
-            let encoder = match self.needs_labels {
-                true => self.featurizer.encoder_without_weight(&names),
-                false => self.featurizer.encoder_without_label(&names),
+            let encoder = if self.needs_labels {
+                self.featurizer.encoder_without_weight(&names)
+            } else {
+                self.featurizer.encoder_without_label(&names)
             };
             let encoder = encoder.map_err(|error| {
                 let what = match error {
@@ -100,7 +101,7 @@ pub(crate) fn id_columns(featurizer: &Featurizer) -> Vec<String> {
     ids.map(|column| column.name.clone()).collect()
 }
 
-/// The names in a header, and a hint in case that one of them is missing.
+/// The names in a header, and a hint in case one of them is missing.
 fn named_columns(
     featurizer: &Featurizer,
     header: &[u8],
@@ -108,15 +109,14 @@ fn named_columns(
 ) -> (Vec<String>, &'static str) {
     let names = header_names(header, format);
     let is_known = |name: &String| featurizer.columns.iter().any(|c| c.name == *name);
-    let hint = match names.iter().any(is_known) {
-        true => "",
-        false if header.contains(&b'\r') && !header.ends_with(b"\n") => {
-            "; lines end with carriage returns alone: convert them with tr '\\r' '\\n'"
-        }
-        false if names.iter().any(|name| name.trim().parse::<f64>().is_ok()) => {
-            "; the first row must name the columns"
-        }
-        false => "; the file has none of the model's columns",
+    let hint = if names.iter().any(is_known) {
+        ""
+    } else if header.contains(&b'\r') && !header.ends_with(b"\n") {
+        "; lines end with carriage returns alone: convert them with tr '\\r' '\\n'"
+    } else if names.iter().any(|name| name.trim().parse::<f64>().is_ok()) {
+        "; the first row must name the columns"
+    } else {
+        "; the file has none of the model's columns"
     };
     (names, hint)
 }

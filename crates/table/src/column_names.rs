@@ -2,7 +2,7 @@
 
 use crate::records::RecordFields;
 
-/// How the name of a column begins whose header is empty; programs write row numbers so.
+/// The beginning of the name of a column with an empty header, as programs write row numbers.
 const UNNAMED: &str = "unnamed ";
 
 /// The names that the header of a table gives its columns. One that has none is `unnamed` with its

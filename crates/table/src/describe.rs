@@ -93,7 +93,7 @@ fn section(path: &str, table: &PlannedTable) -> String {
     text
 }
 
-/// What a job calls a delimiter that is no comma.
+/// What a job calls a delimiter other than a comma.
 fn delimiter_word(delimiter: u8) -> Option<&'static str> {
     match delimiter {
         b'\t' => Some("tab"),

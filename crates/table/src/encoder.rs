@@ -69,7 +69,7 @@ enum CodeTable {
     Hashed {
         bits: u32,
     },
-    /// In a place of its own, so that the plans of all fields are close together.
+    /// Stored apart, so that the plans of all fields are close together.
     Words(Box<WordTable>),
 }
 
@@ -90,7 +90,7 @@ impl Featurizer {
         RowEncoder::new(self, names, RowParts { label: true, weight: true })
     }
 
-    /// Encodes rows with labels, whose weights do not count.
+    /// Encodes rows with labels but without weights.
     ///
     /// # Errors
     /// As [`encoder`](Self::encoder).
@@ -98,7 +98,7 @@ impl Featurizer {
         RowEncoder::new(self, names, RowParts { label: true, weight: false })
     }
 
-    /// Encodes rows whose labels and weights do not count, and need not be there.
+    /// Encodes rows without their labels and weights, which need not be there.
     ///
     /// # Errors
     /// As [`encoder`](Self::encoder).
@@ -135,9 +135,10 @@ impl RowEncoder {
                 }
                 Some(ColumnPlace::Repeated) => {}
                 Some(&ColumnPlace::At(at)) => {
-                    let action = match is_unused {
-                        true => FieldAction::Skip,
-                        false => FieldAction::new(&column.role, first),
+                    let action = if is_unused {
+                        FieldAction::Skip
+                    } else {
+                        FieldAction::new(&column.role, first)
                     };
                     fields[at] = FieldPlan { action, cross };
                 }

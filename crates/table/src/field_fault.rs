@@ -11,7 +11,7 @@ const SHOWN: usize = 40;
 pub enum FieldFault {
     /// The row has another number of fields than the table has columns.
     Count {
-        /// RecordFields of the row.
+        /// Fields of the row.
         found: usize,
         /// Columns of the table.
         expected: usize,
@@ -25,7 +25,7 @@ pub enum FieldFault {
     },
     /// The label is missing.
     NoLabel,
-    /// The label is none of the classes.
+    /// The label is not one of the classes.
     UnseenLabel {
         /// The field.
         index: usize,

@@ -1,10 +1,10 @@
-//! Finds out how the text of a table is written.
+//! Detects how the text of a table is written.
 
 use crate::missing::is_missing;
 use crate::records::{RecordFields, Records};
 use crate::text_format::TextFormat;
 
-/// What a job says about the text of a table; the rest is found out from the first rows.
+/// What a job says about the text of a table; the rest is detected from the first rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormatChoice {
     /// The byte between two fields.

@@ -27,7 +27,7 @@ pub(crate) struct PlannedColumn {
     pub(crate) choice: ColumnChoice,
     /// Why, if the job does not say.
     pub(crate) why: Option<String>,
-    /// What the user may not have meant so.
+    /// What the user may have meant differently.
     pub(crate) doubt: Option<String>,
 }
 
@@ -158,8 +158,8 @@ impl ColumnPlanner<'_> {
         }
         let numbers = match (self.names.last(), self.sample.columns.last()) {
             (Some(name), Some(sample)) if sample.is_numeric() => format!(
-                "; if it is to be {name:?}, whose values are numbers: Paceline tells classes \
-                 apart, and does not predict numbers"
+                "; if you mean {name:?}, its values are numbers: Paceline predicts classes, not \
+                 numbers"
             ),
             _ => String::new(),
         };
@@ -214,9 +214,10 @@ fn infer(name: &str, sample: &ColumnSample) -> (ColumnChoice, String) {
     }
     if sample.is_numeric() {
         let range = format!("from {} to {}", sample.least, sample.greatest);
-        return match sample.is_skewed() {
-            true => (ColumnChoice::Number(ScaleChoice::Log), format!("{range}, mostly small")),
-            false => (ColumnChoice::Number(ScaleChoice::Standard), range),
+        return if sample.is_skewed() {
+            (ColumnChoice::Number(ScaleChoice::Log), format!("{range}, mostly small"))
+        } else {
+            (ColumnChoice::Number(ScaleChoice::Standard), range)
         };
     }
     if sample.mean_words() >= TEXT_WORDS && sample.values.len() > MOST_CLASSES {
@@ -344,6 +345,6 @@ mod tests {
         let error = plan(&format!("a,b\n{rows}"), &[]).unwrap_err();
         assert!(error.contains("data.columns.NAME = \"label\""), "{error}");
         assert!(error.contains("if it is to be \"b\""), "{error}");
-        assert!(error.contains("does not predict numbers"), "{error}");
+        assert!(error.contains("predicts classes, not numbers"), "{error}");
     }
 }

@@ -22,9 +22,9 @@ impl Featurizer {
     /// The features that `other` has, too, in ascending order.
     ///
     /// Columns are matched by name and use: hashes by their number of bits, buckets by their
-    /// number, words by themselves. A word that `other` lacks has the feature that it has there,
-    /// that of all other values. A scaled number keeps its feature if the kind of scale is equal:
-    /// it counts standard deviations in both.
+    /// number, words by themselves. A word that `other` lacks is matched with the feature that it
+    /// has there: that of all other values. A scaled number keeps its feature if the kind of scale
+    /// is equal: it counts standard deviations in both.
     pub fn match_features(&self, other: &Featurizer) -> Vec<MatchedFeatures> {
         let (firsts, other_firsts) = (self.first_features(), other.first_features());
         let mut matched = Vec::new();
@@ -126,7 +126,7 @@ fn match_codes(
     }
 }
 
-/// Appends features, to the last ones if they continue them.
+/// Appends features; extends the last ones if these follow them.
 fn push(matched: &mut Vec<MatchedFeatures>, to: usize, from: usize, len: usize) {
     match matched.last_mut() {
         Some(last) if last.to.end == to && last.from + last.to.len() == from => {

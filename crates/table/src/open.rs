@@ -214,7 +214,7 @@ fn learn(
     for column in columns {
         if let (ColumnChoice::Label { .. }, Some(why)) = (&column.choice, &column.why) {
             let text = format!("the label is the column {:?} ({why})", column.name);
-            // A wish to stop is heard at the next progress.
+            // A request to stop takes effect at the next report of progress.
             let _ = observer.report(OpenReport::Note(&text));
         }
         if let Some(doubt) = &column.doubt {
@@ -292,9 +292,10 @@ pub(crate) fn plan_table(
     let (format, names) = (table.format(), table.names());
     let sample = TableSample::of_text(table.first_text(), format, names.len());
     if sample.rows == 0 {
-        let what = match table.first_text().trim_ascii().is_empty() {
-            true => "there are no rows below the names of the columns".to_owned(),
-            false => format!("no row has as many fields as there are columns, {}", names.len()),
+        let what = if table.first_text().trim_ascii().is_empty() {
+            "there are no rows below the names of the columns".to_owned()
+        } else {
+            format!("no row has as many fields as there are columns, {}", names.len())
         };
         return Err(DataError::Sparse { path: table.path().into(), what });
     }
@@ -381,7 +382,7 @@ impl Read for ObservedRead<'_> {
     }
 }
 
-/// Recovers the wish to stop, which passed through the readers as an error of theirs.
+/// Recovers the request to stop, which passed through the readers as one of their errors.
 fn interrupted(error: DataError) -> DataError {
     let is_wish = |source: &io::Error| {
         let inner = source.get_ref().and_then(|inner| inner.downcast_ref());

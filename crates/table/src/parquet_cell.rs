@@ -16,7 +16,7 @@ pub(crate) enum CellForm {
     Decimal { digits: usize },
     /// Numbers of 16 bits.
     HalfFloat,
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     Uuid,
 }
 

@@ -1,11 +1,11 @@
 //! The records and fields of a block of text.
 //!
-//! A record ends with a newline, with or without a carriage return before it; empty lines are no
+//! A record ends with a newline, with or without a carriage return before it; empty lines are not
 //! records. A quote opens a field only as its first character. Inside, two quotes are one, and
 //! delimiters and line ends are text. What follows a closing quote belongs to the field. This is
 //! how the crate `csv` reads, and tests compare with it.
 //!
-//! RecordFields are slices of the block. Only the fields of a record with quotes are copied.
+//! Fields are slices of the block. Only the fields of a record with quotes are copied.
 
 use memchr::{memchr, memchr2, memrchr};
 

@@ -27,7 +27,7 @@ pub(crate) struct ColumnSample {
     comma_numbers: usize,
     /// Values that are infinite, or too large for a number.
     infinite: usize,
-    /// The first value that is no number at all.
+    /// The first value that is not a number at all.
     pub(crate) first_text: Option<Box<[u8]>>,
     pub(crate) least: f32,
     pub(crate) greatest: f32,
@@ -124,7 +124,7 @@ impl ColumnSample {
         self.comma_numbers > 0 && 10 * (self.numbers + self.comma_numbers) >= 9 * self.present
     }
 
-    /// The number of different values of a category, which every text is that is not empty.
+    /// The number of different values if the column is a category: every text that is not empty.
     pub(crate) fn categories(&self) -> usize {
         self.values.len() + self.missing_words.len()
     }

@@ -1,5 +1,5 @@
-//! Text that fits a terminal: its width, lines broken between words, tables, and
-//! progress bars.
+//! Text that fits a terminal: its width, lines broken between words, tables, help
+//! texts and progress bars.
 //!
 //! ```
 //! use paceline_terminal::{columns, counted, wrap};
@@ -14,10 +14,12 @@
 // The examples of the README are compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
+mod help;
 mod progress_bar;
 mod text_table;
 mod width;
 
+pub use help::wrap_help;
 pub use progress_bar::{bar_target, bar_width, clock_time, fit_bar, fit_wait, without_details};
 pub use text_table::{
     aligned, columns, counted, fitted, fitted_tables, fitted_text, grouped, with_long_last,

@@ -6,12 +6,12 @@ use std::os::fd::AsFd;
 /// The fewest columns that a layout is made for.
 const MIN_WIDTH: usize = 40;
 
-/// The columns of the terminal that standard output is; `None` if it is none.
+/// The columns of the terminal that standard output goes to; `None` if it is not a terminal.
 pub fn output_width() -> Option<usize> {
     width_of(&io::stdout())
 }
 
-/// The columns of the terminal that standard error is; `None` if it is none.
+/// The columns of the terminal that standard error goes to; `None` if it is not a terminal.
 pub fn message_width() -> Option<usize> {
     width_of(&io::stderr())
 }

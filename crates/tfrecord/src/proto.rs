@@ -102,11 +102,6 @@ impl<'a> ProtoWriter<'a> {
         self.out.extend(values.iter().flat_map(|v| v.to_le_bytes()));
     }
 
-    /// Appends a packed list of `int64`.
-    pub fn packed_int64s(&mut self, field: u32, values: &[i64]) {
-        self.packed_uint64s(field, values.iter().map(|&value| value as u64));
-    }
-
     /// Appends a packed list of `uint64`.
     pub fn packed_uint64s(&mut self, field: u32, values: impl Iterator<Item = u64>) {
         self.message(field, |list| values.for_each(|value| list.varint(value)));
@@ -242,32 +237,6 @@ pub fn packed_floats(bytes: &[u8]) -> Result<impl Iterator<Item = f32>, ProtoErr
         return Err(ProtoError::Truncated);
     }
     Ok(chunks.iter().map(|chunk| f32::from_le_bytes(*chunk)))
-}
-
-/// The values of a packed list of `double`.
-///
-/// # Errors
-/// If the list ends within a value.
-pub fn packed_doubles(bytes: &[u8]) -> Result<impl Iterator<Item = f64>, ProtoError> {
-    let (chunks, rest) = bytes.as_chunks::<8>();
-    if !rest.is_empty() {
-        return Err(ProtoError::Truncated);
-    }
-    Ok(chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)))
-}
-
-/// The values of a packed list of `int64`. The iterator ends after the first error.
-pub fn packed_int64s(mut bytes: &[u8]) -> impl Iterator<Item = Result<i64, ProtoError>> {
-    std::iter::from_fn(move || {
-        if bytes.is_empty() {
-            return None;
-        }
-        let value = take_varint(&mut bytes);
-        if value.is_err() {
-            bytes = &[];
-        }
-        Some(value.map(|v| v as i64))
-    })
 }
 
 /// Takes a varint from the front of `bytes`.

@@ -1,5 +1,21 @@
 //! How tasks prove that they belong to a run, and protect what they send each other.
 //!
+//! ```
+//! use paceline_trust::{Claims, Credentials, Dialer, HandshakeAcceptor, Service, Statement};
+//!
+//! let credentials = Credentials::with_token(b"a secret of the run");
+//! let claims = Claims { role: 0, slot: 3, incarnation: 1 };
+//! let (version, service, is_sealed) = (1, Service::Training, true);
+//!
+//! // Each side proves that it knows the secret. Three messages travel: first, challenge, proof.
+//! let dialer = Dialer::new(&credentials, Statement { version, service, claims, is_sealed })?;
+//! let (acceptor, challenge) =
+//!     HandshakeAcceptor::challenge(&credentials, service, version, is_sealed, dialer.first())?;
+//! let answered = dialer.answer(&challenge)?;
+//! assert_eq!(acceptor.finish(&answered.proof)?.claims, claims);
+//! # Ok::<(), paceline_trust::HandshakeError>(())
+//! ```
+//!
 //! - [`Credentials`] are what a task shows and demands when a connection is opened.
 //! - [`Dialer`] and [`HandshakeAcceptor`] are the two sides of the handshake, without I/O: each
 //!   proves that it knows the run's secret, without sending it.

@@ -3,6 +3,7 @@
 //! Each check looks at the project's text files and returns its faults, one a line, as
 //! `file:line: what is wrong`.
 
+mod crate_docs;
 mod crate_sizes;
 mod functions;
 mod line_length;
@@ -28,6 +29,7 @@ const CHECKS: &[TidyCheck] = &[
     TidyCheck { name: "words", run: words::check },
     TidyCheck { name: "types", run: type_names::check },
     TidyCheck { name: "sizes", run: crate_sizes::check },
+    TidyCheck { name: "docs", run: crate_docs::check },
     TidyCheck { name: "packages", run: packages::check },
 ];
 

@@ -19,7 +19,7 @@ pub(super) fn bounds(plan: &Plan) -> String {
     let linear = if spec.interactions == 0.0 {
         String::new()
     } else {
-        format!("; those of a linear model at best {linear_log_loss:.4} and {linear_auc:.4}")
+        format!("; a linear model reaches at best {linear_log_loss:.4} and {linear_auc:.4}")
     };
     format!("# clicks: the true odds have a test loss of {log_loss:.4}, AUC {auc:.4}{linear}\n")
 }

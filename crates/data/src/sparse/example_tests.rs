@@ -19,7 +19,8 @@ fn example(label: Option<&[i64]>, index: Option<&[i64]>, value: Option<&[f32]>) 
     ProtoWriter::new(&mut out).message(1, |features| {
         for (name, list) in [("label", label), ("index", index)] {
             if let Some(list) = list {
-                feature(features, name, |f| f.message(3, |l| l.packed_int64s(1, list)));
+                let list = list.iter().map(|&value| value as u64);
+                feature(features, name, |f| f.message(3, |l| l.packed_uint64s(1, list)));
             }
         }
         if let Some(list) = value {
@@ -88,7 +89,7 @@ fn lists_that_are_not_packed_are_parsed() {
         feature(features, "index", |f| {
             f.message(3, |l| {
                 l.int64(1, 9);
-                l.packed_int64s(1, &[4]);
+                l.packed_uint64s(1, [4].into_iter());
             })
         });
         feature(features, "label", |f| f.message(3, |l| l.int64(1, -1)));

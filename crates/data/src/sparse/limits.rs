@@ -25,7 +25,7 @@ pub const MAX_RECORD_BYTES: u64 = 16 << 20;
 pub const MAX_ROW_ENTRIES: usize = 1 << 20;
 
 /// The greatest number of features: keys have 32 bits, and so has the number of a model's
-/// parameters, which has a bias besides.
+/// parameters, which also has a bias.
 pub const MAX_FEATURES: usize = u32::MAX as usize - 1;
 
 /// The most features that the greatest index of a file decides without a question.

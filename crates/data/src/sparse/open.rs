@@ -84,7 +84,7 @@ fn open_request(
     let mut store = request.open(observer)?;
     request.check_features(&store)?;
     if let Some(fields) = fields {
-        // A field that no row has is a field of the source all the same.
+        // A field that no row has is still a field of the source.
         (store.fields, store.number_fields) = (fields.len(), fields.numbers());
     }
     request.split(store)

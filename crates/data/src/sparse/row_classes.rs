@@ -25,7 +25,9 @@ impl RowClasses {
         let label_of = |stored: usize| stored as i64 + LabelRule::FIRST_CLASS;
         if let Some(unseen) = (0..256).find(|&label| has(&test, label) && !has(&train, label)) {
             let label = label_of(unseen);
-            return Err(wrong(format!("the test set has label {label}, the training set has not")));
+            return Err(wrong(format!(
+                "the test set has label {label}, which the training set lacks"
+            )));
         }
         let stored: Vec<usize> = (0..256).filter(|&label| has(&train, label)).collect();
         if stored.len() < 2 {

@@ -14,8 +14,8 @@ const LEAST_RATE_TIME: Duration = Duration::from_millis(100);
 const LONG_FIRST_STEP: Duration = Duration::from_secs(2);
 
 impl Coordinator<'_> {
-    /// Reports progress, once there is a rate. It counts from the first step of this worker: what
-    /// that one takes is not typical, and since when other workers make steps is not known.
+    /// Reports progress, once there is a rate. The rate counts from the end of this worker's first
+    /// step, which takes an untypical time; when the other workers made theirs is not known.
     #[inline]
     pub(super) fn report_progress(
         &mut self,

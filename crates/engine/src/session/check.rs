@@ -36,7 +36,7 @@ impl Session {
             return wrong("factors are for Sharing::mesh; leave Session::factors out".into());
         }
         if self.contexts.len() > 1 {
-            return wrong("a session takes one record or contexts, not several".into());
+            return wrong("call record or contexts only once".into());
         }
         if let Err(why) = self.settings.optimizer.check() {
             return wrong(why);
@@ -64,7 +64,10 @@ impl Session {
         let wrong = |text: String| Err(TrainError::Settings(text));
         let Some(dir) = &self.checkpoints else {
             if self.resumes {
-                return wrong("resume needs checkpoints, which names their directory".into());
+                return wrong(
+                    "resume needs checkpoints; name their directory with Session::checkpoints"
+                        .into(),
+                );
             }
             return Ok(());
         };

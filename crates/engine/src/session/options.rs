@@ -20,8 +20,8 @@ impl Session {
     }
 
     /// Multiplies the loss and the gradient of each example by the weight of its class, in the
-    /// order of the labels. Examples may have weights of their own besides
-    /// ([`Examples::weight_of`], [`SparseRows::with_weights`]). Tests count every example once.
+    /// order of the labels. Examples may also have their own weights ([`Examples::weight_of`],
+    /// [`SparseRows::with_weights`]). Tests count every example once.
     ///
     /// ```
     /// use paceline_data::{SparseRows, TrainTest};
@@ -45,9 +45,9 @@ impl Session {
         self
     }
 
-    /// Starts from the parameters of a trained model, and not from those that the model
-    /// initialises. The model may have got more features since: the new ones start as they would
-    /// without this. The optimizer's state and the steps begin anew.
+    /// Starts from the parameters of a trained model instead of those that the model initialises.
+    /// The model may have gained features since then: the new ones start as they would without
+    /// this. The optimizer's state and the steps start from the beginning.
     ///
     /// ```
     /// use paceline_data::SparseRows;

@@ -1,7 +1,7 @@
 //! The parameter table of a sparse model in this process: mode `single`.
 //!
 //! One thread trains deterministically. Several threads share the table without locks (Hogwild):
-//! each is a worker with a slot of its own, and they meet only in the table's cells.
+//! each is a worker with its own slot, and they meet only in the table's cells.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

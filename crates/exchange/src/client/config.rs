@@ -27,11 +27,11 @@ pub struct ClientConfig {
     pub layout_digest: [u8; 32],
     /// Servers in the run.
     pub servers: usize,
-    /// Parameters on all servers together; of a sparse model, keys.
+    /// Parameters on all servers together; for a sparse model, keys.
     pub total_params: usize,
-    /// Of a sparse model: the parameters of each key.
+    /// For a sparse model: the parameters of each key.
     pub width: usize,
-    /// Of a sparse model: the numbers at the end of the last key that are no parameters.
+    /// For a sparse model: the numbers at the end of the last key that are not parameters.
     pub padding: usize,
     /// Whether the model is sparse, so that parameters are requested by their keys.
     pub is_sparse: bool,

@@ -67,7 +67,7 @@ struct KnownChunk {
 }
 
 impl KnownGradients {
-    /// For these chunks, by owner; of which nothing is known yet.
+    /// For these chunks, by owner; nothing is known of them yet.
     pub(super) fn new(config: &ReplicaConfig, chunks: &[Vec<Range<usize>>]) -> Self {
         if config.wire == WireFormat::F32 {
             return Self::default();

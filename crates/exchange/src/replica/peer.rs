@@ -15,13 +15,13 @@ pub(super) struct ReplicaPeer {
     pub(super) position: Option<ReplicaPosition>,
     /// What still has to be sent to it until it is as far as this replica.
     pub(super) transfer: Option<StateTransfer>,
-    /// Of a sparse model: the key or place from which the transfer continues.
+    /// For a sparse model: the key or place from which the transfer continues.
     pub(super) cursor: usize,
-    /// Of a sparse model: the frame of the transfer that is being sent.
+    /// For a sparse model: the frame of the transfer that is being sent.
     pub(super) out: Vec<u8>,
-    /// Of a sparse model: the frame that is being received.
+    /// For a sparse model: the frame that is being received.
     pub(super) frame: Vec<f32>,
-    /// Of a sparse model: its gradient, as far as it has arrived.
+    /// For a sparse model: its gradient, as far as it has arrived.
     pub(super) keyed: KeyedBuffer,
     /// Whether its process has just begun, where gradients travel as changes.
     pub(super) is_fresh: bool,
@@ -52,9 +52,9 @@ pub(super) struct PeerProgress {
     pub(super) updates_sent: usize,
     /// Of its shard: updated chunks received from it.
     pub(super) updates_received: usize,
-    /// Of a sparse model: frames of the own gradient sent to it.
+    /// For a sparse model: frames of the own gradient sent to it.
     pub(super) frames_sent: usize,
-    /// Of a sparse model: frames of its gradient received.
+    /// For a sparse model: frames of its gradient received.
     pub(super) frames_received: usize,
     /// The next frame of own factors to send to it.
     pub(super) factors_sent: FactorPosition,

@@ -21,7 +21,7 @@ impl Server {
         KeptVectors { in_use, spare: self.pool.len() }
     }
 
-    /// Of a sparse model: lists of keys whose gradient is pending or expected, and spare vectors
+    /// For a sparse model: lists of keys whose gradient is pending or expected, and spare vectors
     /// for more.
     pub(crate) fn key_lists(&self) -> KeptVectors {
         let slots = self.chunks.iter().flat_map(|chunk| &chunk.slots);

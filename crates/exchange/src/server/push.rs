@@ -13,7 +13,7 @@ use crate::members::MemberState;
 use crate::{Flags, FrameKind, Header, WINDOW_CHUNKS};
 
 impl Server {
-    /// Handles one chunk of a gradient; of a sparse model, the gradient of the keys that the slot
+    /// Handles one chunk of a gradient; for a sparse model, the gradient of the keys that the slot
     /// requested first, followed by the keys that it requests next. `is_finite` says that its
     /// numbers are known to be finite.
     pub(super) fn push(

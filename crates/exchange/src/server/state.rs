@@ -32,7 +32,7 @@ pub struct Server {
     pub(super) chunks: Vec<Chunk>,
     pub(super) gate: Box<dyn Gate>,
     pub(super) pool: VecPool<f32>,
-    /// Of a sparse model: lists of keys.
+    /// For a sparse model: lists of keys.
     pub(super) key_pool: VecPool<u32>,
     pub(super) members: Members,
     pub(super) connections: Connections,

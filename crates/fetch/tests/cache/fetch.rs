@@ -99,7 +99,7 @@ fn if_all_fail_each_is_listed_and_no_unfinished_file_stays() {
     for mirror in &mirrors {
         assert!(error.contains(&mirror.address), "{error}");
     }
-    assert!(error.contains("could not fetch tiny") && error.contains("by hand"), "{error}");
+    assert!(error.contains("could not fetch tiny") && error.contains("yourself"), "{error}");
     assert_eq!(tree(dirs.cache.clone()), ["tiny", "tiny.lock"]);
 
     let error = run(&spec(), &dirs, &options(&[])).0.unwrap_err().to_string();

@@ -103,7 +103,7 @@ pub(crate) fn count_examples(scores: &mut [f32], labels: &[u32], tally: &mut Tal
     let classes = (scores.len() / labels.len().max(1)).max(1);
     for (row, &label) in scores.chunks_exact(classes).zip(labels) {
         let own = score_of(row, label);
-        // Of equal scores the first counts, as usual for argmax.
+        // The first of equal scores counts, as usual for argmax.
         let (before, from) = row.split_at(label as usize);
         let is_first = before.iter().all(|score| *score < own);
         let is_top = from.iter().all(|score| *score <= own);

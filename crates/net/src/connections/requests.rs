@@ -7,7 +7,7 @@ use paceline_exchange::{ControlFrame, FrameKind};
 pub(super) struct StandingRequests {
     /// The reason of a requested stop.
     pub(super) stop: Option<String>,
-    /// The run is to be cut short.
+    /// Cuts the run short.
     pub(super) cuts_short: bool,
     pub(super) checkpoint: Option<CheckpointRequest>,
     /// The frame with which this process leaves or ends the run, until each server has answered it.

@@ -110,8 +110,8 @@ impl Mesh {
         }
     }
 
-    /// For a worker that has given up its part of the next step, of which it has sent nothing:
-    /// waits until the coordinator cuts the run short.
+    /// For a worker that has given up its part of the next step before it sent any of it: waits
+    /// until the coordinator cuts the run short.
     pub fn wait_for_cut(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         let deadline = Instant::now() + DECISION_TIMEOUT;
         while Instant::now() < deadline && !observer.should_give_up() {

@@ -207,10 +207,15 @@ impl Acceptor<'_, '_, '_> {
             return close(shared, &connection);
         }
         if let Err(error) = self.start_thread(&connection, inbound) {
-            self.warn(&format!("no thread for the connection of {address}: {error}"));
+            self.warn(&format!("cannot start a thread for the connection of {address}: {error}"));
             let mut core = shared.core();
             host.with(&mut core, |server, host| {
-                server.connection_closed(id, &format!("no thread for it: {error}"), now_ms, host);
+                server.connection_closed(
+                    id,
+                    &format!("cannot start a thread for it: {error}"),
+                    now_ms,
+                    host,
+                );
             });
             host.deliver(core);
             close(shared, &connection);

@@ -156,7 +156,7 @@ fn waiting_at_the_gate_is_attributed_to_stragglers() {
     let both = facts("sync", vec![fast.clone(), slow], vec![server(0.01)]);
     let words = [
         "of their time waiting for slower workers; worker:1 takes 3.8 times as long",
-        "a look at worker:1's machine",
+        "checking worker:1's machine",
         "quorum",
     ];
     check(&both, VerdictKind::Stragglers, &words);

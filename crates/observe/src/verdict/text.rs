@@ -214,7 +214,7 @@ pub(super) fn advice(kind: VerdictKind, facts: &Facts, slowest: Option<&Rank>) -
         VerdictKind::Stragglers => {
             let look = slowest.filter(|rank| rank.behind > BEHIND);
             let mut advice: Vec<_> =
-                look.map(|rank| format!("a look at {}'s machine", rank.task)).into_iter().collect();
+                look.map(|rank| format!("checking {}'s machine", rank.task)).into_iter().collect();
             advice.extend(match facts.mode.as_str() {
                 "sync" => own(&["cluster.quorum below the number of workers", "mode async"]),
                 "bounded" => own(&["a larger cluster.staleness", "mode async"]),

@@ -1,6 +1,6 @@
 //! Manifests that run a job on Kubernetes.
 //!
-//! A manifest is made for one of three kinds of jobs, each of which says a container its place in
+//! A manifest is made for one of three kinds of jobs, each of which tells a container its place in
 //! its own way: a JobSet (`JOB_COMPLETION_INDEX`), a TrainJob of Kubeflow Trainer (`PET_*`) and a
 //! TFJob of Kubeflow's training operator (`TF_CONFIG`). Beside it there are the job file, the run's
 //! secret, a service for the metrics and, if asked for, a volume for the run directory.
@@ -19,7 +19,7 @@ const TOKEN_DIR: &str = "/var/run/paceline";
 const RUNS_DIR: &str = "/runs";
 /// Where containers keep the caches of their data: the image's `PACELINE_CACHE` is there.
 const SCRATCH_DIR: &str = "/tmp";
-/// The user of every container, by the number that other small images use for one without rights.
+/// The unprivileged user of every container, with the number that other small images use.
 const USER: u32 = 65_532;
 /// How long a task of a TFJob runs before its first probe. It is ended after six failures, 10 s
 /// apart, so it has a little less than 360 s until it must answer.

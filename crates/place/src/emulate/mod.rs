@@ -8,7 +8,7 @@
 //! changed, and no packet can leave, because no namespace has a route out.
 //!
 //! The system's own tools (`unshare`, `nsenter`, `ip` and `tc`) do all of this, so it needs no
-//! unsafe code and can be repeated by hand.
+//! unsafe code and can be repeated in a shell.
 
 mod groups;
 mod host;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::first_difference;
+use paceline_exchange::{TaskKeys, first_difference};
 use paceline_trust::{Credentials, StrangerRoom};
 
 use super::channel::MeetingChannel;
@@ -113,7 +113,7 @@ impl HeldMeeting<'_> {
         let mut next_report = started + REPORT_EVERY;
         loop {
             for listener in listeners {
-                // One that failed before it was accepted is no failure of ours.
+                // A connection that failed before it was accepted is not the holder's failure.
                 let accepted = std::iter::from_fn(|| listener.accept().ok());
                 accepted.take(ACCEPT_AT_ONCE).for_each(|(stream, _)| meet(stream));
             }
@@ -258,7 +258,7 @@ impl HeldMeeting<'_> {
         }
         if guest.size != self.size || guest.rank >= self.size {
             return Some(format!(
-                "{name} is one of {} processes, but the holder of the meeting of {}",
+                "{name} is one of {} processes, but the holder of the meeting is one of {}",
                 guest.size, self.size
             ));
         }
@@ -270,8 +270,9 @@ impl HeldMeeting<'_> {
         }
         if guest.job != self.job {
             let rank = format!("rank {}", guest.rank);
-            let here = ("the holder of the meeting", self.job.iter().map(String::as_str));
-            let there = (rank.as_str(), guest.job.iter().map(String::as_str));
+            let task = "the holder of the meeting";
+            let here = TaskKeys { task, lines: self.job.iter().map(String::as_str) };
+            let there = TaskKeys { task: &rank, lines: guest.job.iter().map(String::as_str) };
             let key = first_difference(here, there).map(|key| format!(": {key}"));
             return Some(format!("{name} has another job{}", key.unwrap_or_default()));
         }

@@ -13,7 +13,7 @@ pub(super) fn bind(loopback: Option<IpAddr>, port: u16) -> io::Result<TcpListene
     }
 }
 
-/// The loopback address that a meeting point states, if it does. A host's own name is none,
+/// The loopback address that a meeting point states, if it does. A host's own name is not one,
 /// although many systems resolve it to one.
 pub(super) fn loopback_of(address: &str) -> Option<IpAddr> {
     let (host, _) = address.rsplit_once(':')?;

@@ -1,15 +1,15 @@
 //! Kubernetes: an indexed job whose pods find each other through a headless service.
 //!
-//! Kubernetes says only the pod's index. The manifest says the rest, in two variables: the number
+//! Kubernetes gives only the pod's index. The manifest gives the rest, in two variables: the number
 //! of pods, and the address of pod 0, such as `train-0.train:29400`.
 
 use super::ranked::{PlacementRule, RankedPlace, RunId};
 use super::variables::Variables;
 use crate::error::PlaceError;
 
-/// The number of tasks, where the launcher does not say it.
+/// The number of tasks, where the launcher does not give it.
 pub const SIZE_VARIABLE: &str = "PACELINE_SIZE";
-/// The address where tasks meet rank 0, where the launcher does not say it.
+/// The address where tasks meet rank 0, where the launcher does not give it.
 pub const MEET_VARIABLE: &str = "PACELINE_MEET";
 const INDEX: &str = "JOB_COMPLETION_INDEX";
 

@@ -1,6 +1,6 @@
 //! Which place the command line and the environment give this process.
 //!
-//! The first of these that says a size above one decides:
+//! The first of these that gives a size above one decides:
 //!
 //! 1. `--local`, or `--rank` and `--size`;
 //! 2. `TF_CONFIG`;

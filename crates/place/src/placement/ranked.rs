@@ -48,7 +48,7 @@ pub enum MeetingPart {
     Joins,
     /// It holds the meeting and joins it: rank 0.
     HoldsAndJoins,
-    /// It holds the meeting and is no task of the run: DMLC's scheduler.
+    /// It holds the meeting but is not a task of the run: DMLC's scheduler.
     Holds,
 }
 

@@ -38,7 +38,7 @@ pub(super) fn read(variables: &Variables, parent: u32) -> Result<Option<RankedPl
         (None, None) => None,
     };
     place.session = format!("torch {} restart {restarts}", named.unwrap_or_default());
-    // Torchrun's own store may be at MASTER_PORT. Then the next port is ours.
+    // Torchrun's own store may be at MASTER_PORT. Then Paceline uses the next port.
     let is_taken = variables.text("TORCHELASTIC_USE_AGENT_STORE") == Some("True");
     place.meeting = address(variables, "MASTER_ADDR", "MASTER_PORT", usize::from(is_taken))?;
     Ok(Some(place))

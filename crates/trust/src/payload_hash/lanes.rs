@@ -116,7 +116,7 @@ unsafe impl Lanes for [__m128i; 4] {
     }
 }
 
-/// A factor in each lane, and what a product with it needs besides.
+/// A factor in each lane, and what else a product with it needs.
 #[derive(Clone, Copy)]
 struct LaneFactor<V> {
     lanes: V,

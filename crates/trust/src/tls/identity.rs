@@ -46,7 +46,7 @@ pub enum TlsError {
     /// The authority cannot be used.
     #[error("the authority's certificate: {0}")]
     Authority(String),
-    /// A task's name is none that a certificate may state.
+    /// A certificate may not state this name of a task.
     #[error("{0} is not the name of a task")]
     Name(String),
 }

@@ -15,7 +15,7 @@ pub(crate) struct ServerNode {
     pub(crate) server: Server,
     /// The vector that payloads are read into, as in a network host.
     pub(crate) buffer: Vec<f32>,
-    /// Of a sparse model: the parameters of each version that a client may have received.
+    /// For a sparse model: the parameters of each version that a client may have received.
     pub(crate) history: BTreeMap<u64, Vec<f32>>,
     pub(crate) ended: bool,
     /// Its process has died and has not been restarted.

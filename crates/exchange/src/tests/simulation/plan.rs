@@ -70,11 +70,11 @@ pub(crate) enum StoreKind {
 pub(crate) struct SimPlan {
     pub(crate) is_sparse: bool,
     pub(crate) wire: WireFormat,
-    /// Of a sparse model: batches requested before the first gradient is pushed.
+    /// For a sparse model: batches requested before the first gradient is pushed.
     pub(crate) depth: usize,
-    /// Of a sparse model: percentage of the parameters that a batch touches, and their seed.
+    /// For a sparse model: percentage of the parameters that a batch touches, and their seed.
     density: u64,
-    /// Of a sparse model: the parameters of each key.
+    /// For a sparse model: the parameters of each key.
     pub(crate) width: usize,
     key_seed: u64,
     pub(crate) optimizer: OptimizerSpec,

@@ -54,7 +54,7 @@ pub(crate) struct SimProcess {
     pub(crate) role: PeerRole,
     pub(crate) state: SimProcessState,
     pub(crate) client: Client,
-    /// All parameters; of a sparse model, the requested values.
+    /// All parameters; for a sparse model, the requested values.
     pub(crate) params: Vec<f32>,
     pub(crate) gradient: Vec<f32>,
     /// The gradient as it travels, if it travels as changes.
