@@ -146,6 +146,14 @@ impl ParamTable {
         }
     }
 
+    /// The table, if a key has several parameters.
+    pub fn as_entries(&self) -> Option<&EntryTable> {
+        match self {
+            ParamTable::Flat(_) => None,
+            ParamTable::Entries(table) => Some(table),
+        }
+    }
+
     /// The parameters of each key.
     pub fn width(&self) -> usize {
         match self {
