@@ -34,10 +34,7 @@ pub(super) fn for_dimensions(rank: usize, mut work: impl DimensionWork) -> f32 {
 }
 
 /// The sum of a block's numbers: halves are added until one number is left. `B` is a power of two.
-///
-/// It is never inlined: a compiler that sees halves being added keeps them apart from the first
-/// product on, and the loop over keys would have vectors of half the length.
-#[inline(never)]
+#[inline(always)]
 pub(super) fn block_sum<const B: usize>(mut numbers: [f32; B]) -> f32 {
     let mut half = B / 2;
     while half > 0 {

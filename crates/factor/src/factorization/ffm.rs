@@ -176,8 +176,6 @@ impl FieldPairs<'_> {
         grad: &mut [f32],
         keys: impl Fn(usize) -> I,
     ) {
-        // Slices of one length have their bounds checked together.
-        let grad = &mut grad[..self.row.params.len()];
         for (key, behind) in keys(0).zip(1..) {
             let of_key = delta * key.value;
             for other in keys(behind) {
