@@ -1,10 +1,10 @@
 //! The training loop of a model with wide entries whose table is in its own process.
 //!
-//! A batch of a field-aware machine has a thousand entries of a kilobyte each. Copies of all of them
-//! and of their gradient would push the table itself out of the cache. Most keys of a batch occur in
-//! one row of it, so their entries are read, computed with and updated together with their row, in
-//! memory that the next row uses again. No other row reads them, so the bits are those of a step
-//! that updates everything at its end.
+//! A batch of a field-aware machine has a thousand entries of a kilobyte each. Copies of all of
+//! them and of their gradient would push the table itself out of the cache. Most keys of a batch
+//! occur in one row of it, so their entries are read, computed with and updated together with their
+//! row, in memory that the next row uses again. No other row reads them, so the bits are those of a
+//! step that updates everything at its end.
 
 use paceline_data::{BatchPlan, BatchWeights, SparseBuffer, SparseRows};
 use paceline_model::{

@@ -171,9 +171,6 @@ impl EntryTable {
 
     /// As [`ParamTable::read`](super::ParamTable::read), while the entries of the keys in `later`
     /// come into the cache, one with each key that is read.
-    ///
-    /// # Panics
-    /// In the same cases.
     pub fn read_ahead(&self, keys: &[u32], later: &[u32], out: &mut [f32]) {
         self.read_with(keys, later, out, |key, out| {
             if self.is_due(key) { self.first_numbers(key, out) } else { out.fill(0.0) }
