@@ -34,6 +34,26 @@ fn one_worker_gives_the_bits_of_a_single_process_for_every_model_of_pairs() {
 }
 
 #[test]
+fn entries_that_are_updated_with_their_row_have_the_bits_of_whole_batches() {
+    let sandbox = Sandbox::new();
+    let wide = ["model.kind=ffm", "model.rank=2", "train.stop={steps=50}"];
+    let common = [&CLICKS[..5], &wide].concat();
+    let optimizer = "train.optimizer={kind=\"ftrl\", rate=0.05}";
+    let ways: [&[&str]; 3] = [
+        &[optimizer, "data.features=20000"],
+        &["model.min_count=2", "model.evict_after=10"],
+        &["observe.histograms=7"],
+    ];
+    for (at, way) in ways.iter().enumerate() {
+        let settings = [&common[..], way].concat();
+        let single = sandbox.train(&format!("single{at}"), &settings);
+        let cluster = [&settings[..], &["cluster.workers=1", "cluster.servers=1"]].concat();
+        let sync = sandbox.train_cluster(&format!("sync{at}"), "sync", &cluster);
+        assert!(single.model() == sync.model(), "{way:?}: the bytes differ");
+    }
+}
+
+#[test]
 fn entries_in_memory_and_bytes_of_keys_are_in_the_curves_the_summary_and_the_report() {
     let sandbox = Sandbox::new();
     let common = [&CLICKS[..5], &["model.kind=fm", "model.rank=3"]].concat();

@@ -14,7 +14,8 @@ use crate::loop_trace::traced;
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
 use crate::sparse::{
-    HogwildTrainer, InPlaceWorker, SharedTable, SparseWorker, TableLink, TableTrainer,
+    HogwildTrainer, InPlaceWorker, RowByRowWorker, SharedTable, SparseWorker, TableLink,
+    TableTrainer, is_row_by_row,
 };
 use crate::step_recorder::StepRecorder;
 use crate::test_runner::{BackgroundEvaluator, InlineEvaluator};
@@ -118,6 +119,8 @@ fn table_worker<'a>(
     let weights = BatchWeights::new(&task.settings.class_weights);
     Ok(if shared.steps_in_place(&*model) {
         Box::new(InPlaceWorker::new(slot, plan, rows, model, step_recorder, weights))
+    } else if is_row_by_row(&*model) {
+        Box::new(RowByRowWorker::new(slot, plan, rows, model, step_recorder, weights))
     } else {
         let worker = SparseWorker::new(slot, plan, rows, model, step_recorder, weights);
         Box::new(worker.with_seed(task.settings.seed))

@@ -301,6 +301,10 @@ impl<S: EntryScore> SparseModel for Factorization<S> {
     fn fields(&self) -> usize {
         self.shape.field_count()
     }
+
+    fn adds_row_by_row(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -102,8 +102,8 @@ pub use softmax::{HELPER_THREADS, Softmax};
 pub use sparse_model::{EntryBirth, LossSlope, ScoreLoss, SparseModel};
 pub use step_event::{LayerShape, StepEvent};
 pub use table::{
-    EntryColumn, EntryPolicy, EntryTable, KeysAhead, ParamTable, RowDescent, StoredEntries, Table,
-    TableMemory,
+    BlockColumns, EntryColumn, EntryPolicy, EntryTable, KeysAhead, ParamTable, RowDescent,
+    StoredEntries, Table, TableMemory,
 };
 pub use tally::{Score, Tally};
 pub use thread_pool::POOL_THREADS;

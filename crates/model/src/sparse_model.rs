@@ -42,6 +42,13 @@ pub trait SparseModel: Model {
         0
     }
 
+    /// Whether the gradient of a block is the sum of its rows' gradients, added in the order of the
+    /// rows, so that calls with one row each give the bits of one call. A step may then update a
+    /// feature that no other row of the batch has as soon as its row is computed.
+    fn adds_row_by_row(&self) -> bool {
+        false
+    }
+
     /// The loss by the score, if the model is linear with one bias: the score of a row is
     /// `row.dot(weights) + bias`, and the loss depends on nothing else.
     ///

@@ -4,6 +4,8 @@ mod evaluator;
 mod hogwild;
 mod in_place;
 mod new_table;
+mod row_by_row;
+mod row_layout;
 mod table_link;
 mod worker;
 
@@ -11,5 +13,6 @@ pub(crate) use evaluator::SparseEvaluator;
 pub(crate) use hogwild::{HogwildTrainer, TableTrainer};
 pub(crate) use in_place::InPlaceWorker;
 pub(crate) use new_table::{all_keys, check_room, empty_table, for_each_piece, table_use};
+pub(crate) use row_by_row::{RowByRowWorker, is_row_by_row};
 pub(crate) use table_link::{SharedTable, TableLink};
 pub(crate) use worker::SparseWorker;

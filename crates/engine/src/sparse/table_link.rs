@@ -125,6 +125,11 @@ impl<'a> TableLink<'a> {
         table
     }
 
+    /// The table, whatever the keys have.
+    pub(super) fn params(&self) -> &'a ParamTable {
+        &self.shared.table
+    }
+
     /// What the threads of the run share.
     pub(super) fn shared(&self) -> &'a SharedTable {
         self.shared

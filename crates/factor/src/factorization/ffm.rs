@@ -134,23 +134,34 @@ impl FieldPairs<'_> {
         Some(keys)
     }
 
-    /// What the dimensions `from .. from + B` of all pairs add to the score.
+    /// Whether every value is 1, so that products with values may be left out: their bits are the
+    /// same.
     #[inline(always)]
-    fn sum<const B: usize>(&self, from: usize, key_at: impl Fn(usize) -> FieldKey) -> f32 {
+    fn is_unit(&self) -> bool {
+        self.row.values.is_empty()
+    }
+
+    /// What the dimensions `from .. from + B` of all pairs add to the score. `keys` gives the keys
+    /// of the row from an index on.
+    #[inline(always)]
+    fn sum<const B: usize, const UNIT: bool, I: Iterator<Item = FieldKey>>(
+        &self,
+        from: usize,
+        keys: impl Fn(usize) -> I,
+    ) -> f32 {
         let mut sums = [0.0f32; B];
-        for first in 0..self.fields.len() {
-            let key = key_at(first);
+        for (key, behind) in keys(0).zip(1..) {
             let mut of_key = [0.0f32; B];
-            for second in first + 1..self.fields.len() {
-                let other = key_at(second);
+            for other in keys(behind) {
                 let ours: &[f32; B] = self.row.at(key.start + other.field_at + from);
                 let theirs: &[f32; B] = self.row.at(other.start + key.field_at + from);
                 for d in 0..B {
-                    of_key[d] += ours[d] * theirs[d] * other.value;
+                    let product = ours[d] * theirs[d];
+                    of_key[d] += if UNIT { product } else { product * other.value };
                 }
             }
             for d in 0..B {
-                sums[d] += of_key[d] * key.value;
+                sums[d] += if UNIT { of_key[d] } else { of_key[d] * key.value };
             }
         }
         block_sum(sums)
@@ -158,19 +169,17 @@ impl FieldPairs<'_> {
 
     /// Adds the gradient of `delta` times that.
     #[inline(always)]
-    fn add_gradient<const B: usize>(
+    fn add_gradient<const B: usize, const UNIT: bool, I: Iterator<Item = FieldKey>>(
         &self,
         from: usize,
         delta: f32,
         grad: &mut [f32],
-        key_at: impl Fn(usize) -> FieldKey,
+        keys: impl Fn(usize) -> I,
     ) {
-        for first in 0..self.fields.len() {
-            let key = key_at(first);
-            let slope = delta * key.value;
-            for second in first + 1..self.fields.len() {
-                let other = key_at(second);
-                let slope = slope * other.value;
+        for (key, behind) in keys(0).zip(1..) {
+            let of_key = delta * key.value;
+            for other in keys(behind) {
+                let slope = if UNIT { delta } else { of_key * other.value };
                 let ours = key.start + other.field_at + from;
                 let theirs = other.start + key.field_at + from;
                 let (left, right): (&[f32; B], &[f32; B]) =
@@ -195,10 +204,15 @@ struct FfmForward<'a> {
 impl DimensionWork for FfmForward<'_> {
     #[inline(always)]
     fn run<const B: usize>(&mut self, from: usize) -> f32 {
-        match self.pairs.prepare() {
-            Some(keys) => self.pairs.sum::<B>(from, |at| keys[at]),
-            None => self.pairs.sum::<B>(from, |at| self.pairs.key(at)),
+        let (pairs, count) = (&self.pairs, self.pairs.fields.len());
+        let Some(keys) = pairs.prepare() else {
+            return pairs.sum::<B, false, _>(from, |at| (at..count).map(|at| pairs.key(at)));
+        };
+        let behind = |at| keys[at..count].iter().copied();
+        if pairs.is_unit() {
+            return pairs.sum::<B, true, _>(from, behind);
         }
+        pairs.sum::<B, false, _>(from, behind)
     }
 }
 
@@ -212,9 +226,17 @@ impl DimensionWork for FfmBackward<'_, '_> {
     #[inline(always)]
     fn run<const B: usize>(&mut self, from: usize) -> f32 {
         let Self { pairs, delta, grad } = self;
-        match pairs.prepare() {
-            Some(keys) => pairs.add_gradient::<B>(from, *delta, grad, |at| keys[at]),
-            None => pairs.add_gradient::<B>(from, *delta, grad, |at| pairs.key(at)),
+        let count = pairs.fields.len();
+        let Some(keys) = pairs.prepare() else {
+            let behind = |at| (at..count).map(|at| pairs.key(at));
+            pairs.add_gradient::<B, false, _>(from, *delta, grad, behind);
+            return 0.0;
+        };
+        let behind = |at| keys[at..count].iter().copied();
+        if pairs.is_unit() {
+            pairs.add_gradient::<B, true, _>(from, *delta, grad, behind);
+        } else {
+            pairs.add_gradient::<B, false, _>(from, *delta, grad, behind);
         }
         0.0
     }

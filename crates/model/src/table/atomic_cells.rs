@@ -5,6 +5,8 @@
 //! zeroed memory, which costs nothing until it is touched. Where the system has them the memory
 //! lies in huge pages, because accesses are random and would miss the page tables each time.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::__m128;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -64,7 +66,7 @@ pub(super) fn load_all(cells: &[AtomicCell], out: &mut [f32]) {
     assert_eq!(cells.len(), out.len(), "numbers of the cells");
     let (fours, rest) = out.as_chunks_mut::<4>();
     let (from, last) = cells.as_chunks::<4>();
-    from.iter().zip(fours).for_each(|(from, to)| load_four(from, to));
+    from.iter().zip(fours).for_each(|(from, to)| *to = load_four(from));
     rest.iter_mut().zip(last).for_each(|(to, cell)| *to = cell.get());
 }
 
@@ -77,37 +79,39 @@ pub(super) fn store_all(cells: &[AtomicCell], values: &[f32]) {
     assert_eq!(cells.len(), values.len(), "numbers of the cells");
     let (fours, rest) = values.as_chunks::<4>();
     let (to, last) = cells.as_chunks::<4>();
-    to.iter().zip(fours).for_each(|(to, from)| store_four(to, from));
+    to.iter().zip(fours).for_each(|(to, from)| store_four(to, *from));
     last.iter().zip(rest).for_each(|(cell, &value)| cell.set(value));
 }
 
-/// Compilers never join atomic moves of single numbers, so four of them are one instruction here.
+/// The numbers of four cells. Compilers never join atomic moves of single numbers, so this is one
+/// instruction.
 #[inline(always)]
-fn load_four(from: &[AtomicCell; 4], to: &mut [f32; 4]) {
+pub(super) fn load_four(cells: &[AtomicCell; 4]) -> [f32; 4] {
     #[cfg(target_arch = "x86_64")]
     {
+        let numbers: __m128;
         #[expect(unsafe_code, reason = "only an instruction moves four cells at once")]
-        // SAFETY: both pointers are valid for 16 bytes, every x86-64 has the instructions, and they
-        // need no alignment. Other threads may write to the cells meanwhile: the processor moves
-        // each aligned four bytes as a whole, which is four relaxed loads.
-        unsafe {
+        // SAFETY: the pointer is valid for 16 bytes, every x86-64 has the instruction, and it needs
+        // no alignment. Other threads may write to the cells meanwhile: the processor moves each
+        // aligned four bytes as a whole, which is four relaxed loads. Any bits are a number.
+        let array = unsafe {
             std::arch::asm!(
-                "movups {number}, [{from}]",
-                "movups [{to}], {number}",
-                from = in(reg) from.as_ptr(),
-                to = in(reg) to.as_mut_ptr(),
-                number = out(xmm_reg) _,
-                options(nostack, preserves_flags),
+                "movups {numbers}, [{cells}]",
+                cells = in(reg) cells.as_ptr(),
+                numbers = out(xmm_reg) numbers,
+                options(readonly, nostack, preserves_flags),
             );
-        }
+            std::mem::transmute::<__m128, [f32; 4]>(numbers)
+        };
+        array
     }
     #[cfg(not(target_arch = "x86_64"))]
-    to.iter_mut().zip(from).for_each(|(to, cell)| *to = cell.get());
+    std::array::from_fn(|at| cells[at].get())
 }
 
 /// As [`load_four`], the other way.
 #[inline(always)]
-fn store_four(to: &[AtomicCell; 4], from: &[f32; 4]) {
+pub(super) fn store_four(cells: &[AtomicCell; 4], numbers: [f32; 4]) {
     #[cfg(target_arch = "x86_64")]
     {
         #[expect(unsafe_code, reason = "only an instruction moves four cells at once")]
@@ -115,17 +119,15 @@ fn store_four(to: &[AtomicCell; 4], from: &[f32; 4]) {
         // are four relaxed stores.
         unsafe {
             std::arch::asm!(
-                "movups {number}, [{from}]",
-                "movups [{to}], {number}",
-                from = in(reg) from.as_ptr(),
-                to = in(reg) to.as_ptr(),
-                number = out(xmm_reg) _,
+                "movups [{cells}], {numbers}",
+                cells = in(reg) cells.as_ptr(),
+                numbers = in(xmm_reg) std::mem::transmute::<[f32; 4], __m128>(numbers),
                 options(nostack, preserves_flags),
             );
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    to.iter().zip(from).for_each(|(cell, &value)| cell.set(value));
+    cells.iter().zip(numbers).for_each(|(cell, value)| cell.set(value));
 }
 
 /// A fixed number of cells.

@@ -165,22 +165,35 @@ impl EntryTable {
     /// Copies the numbers of each key to `out`; where there is no entry, the first numbers that it
     /// would have, or zeros if the next update does not create it.
     pub(super) fn read(&self, keys: &[u32], out: &mut [f32]) {
-        self.read_with(keys, out, |key, out| {
+        self.prefetch_first(keys);
+        self.read_ahead(keys, behind_first(keys), out);
+    }
+
+    /// As [`ParamTable::read`](super::ParamTable::read), while the entries of the keys in `later`
+    /// come into the cache, one with each key that is read.
+    pub fn read_ahead(&self, keys: &[u32], later: &[u32], out: &mut [f32]) {
+        self.read_with(keys, later, out, |key, out| {
             if self.is_due(key) { self.first_numbers(key, out) } else { out.fill(0.0) }
         });
     }
 
     /// Copies the numbers of each key to `out`, and zeros where there is no entry.
     pub(super) fn read_known(&self, keys: &[u32], out: &mut [f32]) {
-        self.read_with(keys, out, |_, out| out.fill(0.0));
+        self.prefetch_first(keys);
+        self.read_with(keys, behind_first(keys), out, |_, out| out.fill(0.0));
     }
 
-    fn read_with(&self, keys: &[u32], out: &mut [f32], absent: impl Fn(u32, &mut [f32])) {
+    fn read_with(
+        &self,
+        keys: &[u32],
+        later: &[u32],
+        out: &mut [f32],
+        absent: impl Fn(u32, &mut [f32]),
+    ) {
         assert_eq!(keys.len() * self.width, out.len(), "numbers of the keys");
         let ftrl = self.ftrl();
-        self.prefetch_first(keys);
         for (at, (&key, out)) in keys.iter().zip(out.chunks_exact_mut(self.width)).enumerate() {
-            self.prefetch_later(keys, at);
+            self.prefetch_later(later, at);
             match self.find(key) {
                 Some(entry) => self.copy(ftrl, key, entry, 0..self.width, out),
                 None => absent(key, out),
@@ -397,14 +410,14 @@ impl EntryTable {
         (0..AHEAD).filter_map(|at| keys.get(at)).for_each(|&key| self.prefetch_entry(key));
     }
 
-    /// Prefetches an entry some keys behind the one at `at`.
+    /// Prefetches the entry of the key at `at`, and the place of one some keys behind it.
     #[inline(always)]
-    pub(super) fn prefetch_later(&self, keys: &[u32], at: usize) {
-        if let Some(&later) = keys.get(at + 2 * AHEAD) {
-            self.prefetch(later);
+    pub(super) fn prefetch_later(&self, later: &[u32], at: usize) {
+        if let Some(&key) = later.get(at + AHEAD) {
+            self.prefetch(key);
         }
-        if let Some(&later) = keys.get(at + AHEAD) {
-            self.prefetch_entry(later);
+        if let Some(&key) = later.get(at) {
+            self.prefetch_entry(key);
         }
     }
 
@@ -415,6 +428,12 @@ impl EntryTable {
             prefetch(entry, entry.len() - 1);
         }
     }
+}
+
+/// The keys behind those that [`EntryTable::prefetch_first`] prefetches.
+#[inline(always)]
+pub(super) fn behind_first(keys: &[u32]) -> &[u32] {
+    keys.get(AHEAD..).unwrap_or_default()
 }
 
 /// Whether a number of the index is that of an entry.

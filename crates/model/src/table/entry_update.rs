@@ -3,21 +3,30 @@
 
 use std::ops::Range;
 
-use super::atomic_cells::{AtomicCell, load_all, store_all};
+use super::atomic_cells::{AtomicCell, load_all, load_four, store_all, store_four};
 use super::entry_rule::{BESIDE_FTRL, EntryRule};
-use super::entry_table::EntryTable;
+use super::entry_table::{EntryTable, behind_first};
 use crate::layout::Group;
-use crate::optimizer::{MAX_STATES, Optimizer, ParamUpdate};
+use crate::optimizer::{AdaGrad, MAX_STATES, Optimizer, ParamUpdate};
 
 /// Numbers that are updated together.
 const BLOCK: usize = 1_024;
 /// The numbers, their states, and room for a part of a gradient.
 const COLUMNS: usize = 2 + MAX_STATES;
+/// Entries of at least this many numbers are updated where they lie, if the optimizer is AdaGrad.
+const WIDE: usize = 64;
 /// The most entries that are updated together.
 const ENTRIES: usize = 64;
 
-/// Copies of a block's numbers, of each of their states and, last, of their gradient.
-struct BlockColumns([[f32; BLOCK]; COLUMNS]);
+/// Room for copies of a block's numbers, of each of their states and, last, of their gradient.
+#[derive(Debug)]
+pub struct BlockColumns([[f32; BLOCK]; COLUMNS]);
+
+impl Default for BlockColumns {
+    fn default() -> Self {
+        Self([[0.0; BLOCK]; COLUMNS])
+    }
+}
 
 impl EntryTable {
     /// Applies one sparse gradient: the numbers of each key, which occurs once. Creates the entries
@@ -31,9 +40,11 @@ impl EntryTable {
     pub(super) fn update(&self, step: u64, keys: &[u32], grad: &[f32]) {
         assert_eq!(keys.len() * self.width, grad.len(), "gradient of the keys");
         let features = keys.partition_point(|&key| (key as usize) < self.features);
-        let mut columns = BlockColumns([[0.0; BLOCK]; COLUMNS]);
+        let mut columns = BlockColumns::default();
         let (own, shared) = grad.split_at(features * self.width);
-        self.update_features(step, &keys[..features], own, &mut columns);
+        let (own_keys, later) = (&keys[..features], behind_first(&keys[..features]));
+        self.prefetch_first(own_keys);
+        self.update_ahead(step, own_keys, later, own, &mut columns);
         for (&key, grad) in keys[features..].iter().zip(shared.chunks_exact(self.width)) {
             self.update_shared(step, key, grad, &mut columns);
         }
@@ -44,10 +55,35 @@ impl EntryTable {
         self.evict_if_due(step);
     }
 
-    fn update_features(&self, step: u64, keys: &[u32], grad: &[f32], columns: &mut BlockColumns) {
+    /// Applies the gradient of some features, which the rest of the step does not name, while the
+    /// entries of the keys in `later` come into the cache. The step ends with
+    /// [`ParamTable::update`](super::ParamTable::update), which takes everything else.
+    ///
+    /// # Panics
+    /// If the gradient is not of these keys, or a key is outside the table.
+    pub fn update_ahead(
+        &self,
+        step: u64,
+        keys: &[u32],
+        later: &[u32],
+        grad: &[f32],
+        columns: &mut BlockColumns,
+    ) {
+        assert_eq!(keys.len() * self.width, grad.len(), "gradient of the keys");
+        if let Some(ada_grad) = self.spec.downcast::<AdaGrad>()
+            && self.width >= WIDE
+        {
+            let rule = self.spec.group(Group::Weights);
+            let step_rule =
+                AdaGradStep { ada_grad: *ada_grad, rate: rule.rate_at(step), decay: rule.decay };
+            for (at, (&key, grad)) in keys.iter().zip(grad.chunks_exact(self.width)).enumerate() {
+                self.prefetch_later(later, at);
+                step_rule.update(self.admit(step, key), grad);
+            }
+            return;
+        }
         let (width, mut entries) = (self.width, [&[][..]; ENTRIES]);
         let at_once = (BLOCK / width).clamp(1, ENTRIES);
-        self.prefetch_first(keys);
         for (block, grad) in keys.chunks(at_once).zip(grad.chunks(at_once * width)).enumerate().map(
             |(block, (some, grad))| {
                 let from = block * at_once;
@@ -55,7 +91,7 @@ impl EntryTable {
             },
         ) {
             for (entry, at) in entries.iter_mut().zip(block.clone()) {
-                self.prefetch_later(keys, at);
+                self.prefetch_later(later, at);
                 *entry = self.admit(step, keys[at]);
             }
             let entries = &entries[..block.len()];
@@ -151,4 +187,46 @@ impl EntryTable {
 struct EntryPart<'a> {
     entries: &'a [&'a [AtomicCell]],
     columns: Range<usize>,
+}
+
+/// The step of AdaGrad on the cells of an entry, with the bits of its `Optimizer::update`.
+#[derive(Clone, Copy)]
+struct AdaGradStep {
+    ada_grad: AdaGrad,
+    rate: f32,
+    decay: f32,
+}
+
+impl AdaGradStep {
+    /// Updates an entry: its numbers, then their sums.
+    #[inline(always)]
+    fn update(self, entry: &[AtomicCell], grad: &[f32]) {
+        let (params, sums) = entry.split_at(grad.len());
+        let sums = &sums[..grad.len()];
+        let (params_of_four, last_params) = params.as_chunks::<4>();
+        let (sums_of_four, last_sums) = sums.as_chunks::<4>();
+        let (grads_of_four, last_grads) = grad.as_chunks::<4>();
+        for ((params, sums), grad) in params_of_four.iter().zip(sums_of_four).zip(grads_of_four) {
+            let (mut param, mut sum) = (load_four(params), load_four(sums));
+            for at in 0..4 {
+                (param[at], sum[at]) = self.apply(param[at], sum[at], grad[at]);
+            }
+            store_four(params, param);
+            store_four(sums, sum);
+        }
+        for ((param, sum), &grad) in last_params.iter().zip(last_sums).zip(last_grads) {
+            let (new_param, new_sum) = self.apply(param.get(), sum.get(), grad);
+            param.set(new_param);
+            sum.set(new_sum);
+        }
+    }
+
+    /// The new number and the new sum.
+    #[inline(always)]
+    fn apply(self, param: f32, sum: f32, grad: f32) -> (f32, f32) {
+        let AdaGrad { epsilon, initial } = self.ada_grad;
+        let grad = grad + self.decay * param;
+        let sum = sum + grad * grad;
+        (param - self.rate * grad / ((initial + sum).sqrt() + epsilon), sum)
+    }
 }

@@ -32,6 +32,7 @@ mod stored;
 
 pub use entry_policy::EntryPolicy;
 pub use entry_table::EntryTable;
+pub use entry_update::BlockColumns;
 pub use memory::TableMemory;
 pub use param_table::{EntryColumn, ParamTable};
 pub use row_descent::{KeysAhead, RowDescent};

@@ -140,18 +140,19 @@ impl ParamTable {
 
     /// The table, if a key has one parameter.
     pub fn as_flat(&self) -> Option<&Table> {
-        match self {
-            ParamTable::Flat(table) => Some(table),
-            ParamTable::Entries(_) => None,
-        }
+        let ParamTable::Flat(table) = self else { return None };
+        Some(table)
+    }
+
+    /// The table, if a key has several parameters.
+    pub fn as_entries(&self) -> Option<&EntryTable> {
+        let ParamTable::Entries(table) = self else { return None };
+        Some(table)
     }
 
     /// The parameters of each key.
     pub fn width(&self) -> usize {
-        match self {
-            ParamTable::Flat(_) => 1,
-            ParamTable::Entries(table) => table.width,
-        }
+        self.as_entries().map_or(1, |table| table.width)
     }
 
     /// The keys it holds.
@@ -192,10 +193,7 @@ impl ParamTable {
 
     /// Entries that exist; `None` if every key has one.
     pub fn entries(&self) -> Option<usize> {
-        match self {
-            ParamTable::Flat(_) => None,
-            ParamTable::Entries(table) => Some(table.entries()),
-        }
+        self.as_entries().map(EntryTable::entries)
     }
 
     /// The optimizer and its settings.

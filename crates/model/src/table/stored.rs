@@ -7,7 +7,6 @@
 use std::ops::Range;
 
 use super::atomic_cells::AtomicCell;
-use super::entry_table::EntryTable;
 use super::param_table::ParamTable;
 use super::storage::Table;
 
@@ -173,13 +172,6 @@ impl ParamTable {
     pub fn mark_of(&self, step: u64) -> u32 {
         let after = self.as_entries().and_then(|table| table.policy.evict_after);
         after.map_or(0, |after| (step / after) as u32)
-    }
-
-    fn as_entries(&self) -> Option<&EntryTable> {
-        match self {
-            ParamTable::Flat(_) => None,
-            ParamTable::Entries(table) => Some(table),
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::model::Model;
 use crate::optimizer::{AdaGrad, Adam, Ftrl, Momentum, OptimizerState, Sgd};
 use crate::schedule::Schedule;
 use crate::sparse_model::EntryBirth;
+use crate::table::BlockColumns;
 use crate::tally::Tally;
 use paceline_kernels::KeyPlaces;
 
@@ -152,6 +153,34 @@ fn touched_entries_get_the_bits_of_the_dense_optimizer_and_others_do_not_exist()
             }
             assert_eq!(got.last(), params.last(), "the bias");
         }
+    }
+}
+
+#[test]
+fn features_that_are_updated_before_the_rest_of_a_step_get_the_same_bits() {
+    let policy = EntryPolicy { min_count: 2, evict_after: Some(3), ..EntryPolicy::default() };
+    let mut columns = BlockColumns::default();
+    for (rank, spec) in [3, 70].into_iter().flat_map(|rank| all_specs().map(|spec| (rank, spec))) {
+        let model = VectorModel::new(FEATURES, rank);
+        let keys = 0..FEATURES + 1;
+        let tables = [0, 1].map(|_| {
+            let keys = keys.clone();
+            ParamTable::allocate_with(spec.clone(), &model, keys, 11, policy).unwrap()
+        });
+        for step in 0..9 {
+            let (keys, grad) = gradient(step, 1 + rank);
+            tables[0].update(step, &keys, &grad);
+            let (first, rest) = keys.split_at(keys.len() / 2);
+            let (first_grad, rest_grad) = grad.split_at(first.len() * (1 + rank));
+            let table = tables[1].as_entries().unwrap();
+            table.update_ahead(step, first, rest, first_grad, &mut columns);
+            tables[1].update(step, rest, rest_grad);
+            let [mut whole, mut ahead] = [(); 2].map(|()| vec![f32::NAN; grad.len()]);
+            tables[0].read(&keys, &mut whole);
+            tables[1].as_entries().unwrap().read_ahead(&keys, &[], &mut ahead);
+            assert_eq!(whole, ahead, "{spec:?}, rank {rank}, step {step}");
+        }
+        assert_eq!(contents(&tables[0]), contents(&tables[1]), "{spec:?}, rank {rank}");
     }
 }
 

@@ -1,0 +1,210 @@
+//! The training loop of a model with wide entries whose table is in its own process.
+//!
+//! A batch of a field-aware machine has a thousand entries of a kilobyte each. Copies of all of
+//! them and of their gradient would push the table itself out of the cache. Most keys of a batch
+//! occur in one row of it, so their entries are read, computed with and updated together with their
+//! row, in memory that the next row uses again. No other row reads them, so the bits are those of a
+//! step that updates everything at its end.
+
+use paceline_data::{BatchPlan, BatchWeights, SparseBuffer, SparseRows};
+use paceline_model::{
+    Batch, BlockColumns, Compactor, EntryTable, Layout, OutputMode, Rows, SparseModel, StepEvent,
+};
+use paceline_net::LinkOutcome::{self, Done, Rewound};
+use paceline_observe::Phase;
+
+use super::new_table::check_room;
+use super::row_layout::RowLayout;
+use super::table_link::TableLink;
+use crate::coordinator::Coordinator;
+use crate::error::TrainError;
+use crate::link::{Link, SparseLink};
+use crate::loop_trace::record_event;
+use crate::step_recorder::{StepMade, StepRecorder, WorkDone};
+use crate::trainer::Trainer;
+
+/// A worker that updates entries row by row where it can.
+pub(crate) struct RowByRowWorker<'a> {
+    slot: usize,
+    plan: BatchPlan,
+    rows: &'a SparseRows,
+    model: Box<dyn SparseModel>,
+    step_recorder: StepRecorder,
+    weights: BatchWeights,
+    /// The batch to compute now, and the next one.
+    batch: KeyedBatch,
+    next: KeyedBatch,
+    layout: RowLayout,
+    indices: Vec<u32>,
+    values: Vec<f32>,
+    grad: Vec<f32>,
+    columns: Box<BlockColumns>,
+}
+
+/// A batch that has been read and whose unique keys are known.
+#[derive(Default)]
+struct KeyedBatch {
+    rows: SparseBuffer,
+    compactor: Compactor,
+}
+
+/// Whether a model is trained row by row: the gradient of a row says all there is to know about a
+/// key that no other row has, and entries are large.
+pub(crate) fn is_row_by_row(model: &dyn SparseModel) -> bool {
+    /// Narrower entries cost less to copy than to tell apart.
+    const WIDE: usize = 64;
+    model.adds_row_by_row() && model.layout().width() >= WIDE
+}
+
+impl<'a> RowByRowWorker<'a> {
+    /// A worker for a slot of a plan over `rows`.
+    pub(crate) fn new(
+        slot: usize,
+        plan: BatchPlan,
+        rows: &'a SparseRows,
+        model: Box<dyn SparseModel>,
+        step_recorder: StepRecorder,
+        weights: BatchWeights,
+    ) -> Self {
+        let (batch, next, layout, indices, values, grad, columns) = Default::default();
+        Self {
+            slot,
+            plan,
+            rows,
+            model,
+            step_recorder,
+            weights,
+            batch,
+            next,
+            layout,
+            indices,
+            values,
+            grad,
+            columns,
+        }
+    }
+
+    /// Reads the batch of `step`, to be computed next.
+    fn prepare_next(&mut self, step: u64, link: &TableLink<'_>) {
+        self.step_recorder.clock.stay_in(Phase::Input);
+        self.plan.batch(step, self.slot, &mut self.indices);
+        let KeyedBatch { rows, compactor } = &mut self.next;
+        rows.fill(self.rows, self.indices.iter().map(|&row| row as usize));
+        let shared = self.model.shared_keys();
+        compactor.compact_unsorted(&rows.keys, shared, |key| link.prefetch(key));
+    }
+
+    /// Reads the entries that several rows of the batch have.
+    fn read_shared(&mut self, link: &TableLink<'_>, is_whole: bool) {
+        self.step_recorder.clock.stay_in(Phase::Pull);
+        let (rows, width) = (&self.batch.rows, self.model.layout().width());
+        self.layout.arrange(&rows.starts, &rows.keys, &self.batch.compactor, is_whole);
+        let own = self.layout.most_own * width;
+        let all = own + self.layout.shared.len() * width;
+        self.values.resize(all, 0.0);
+        self.grad.resize(all, 0.0);
+        link.params().read(&self.layout.shared, &mut self.values[own..]);
+        self.grad[own..].fill(0.0);
+    }
+
+    /// The mean loss of the batch. `grad` receives the gradient of the shared entries; the others
+    /// are updated.
+    fn compute(&mut self, update: u64, table: &EntryTable) -> f32 {
+        let start = self.step_recorder.begin_compute();
+        if let Some(track) = self.step_recorder.clock.track() {
+            track.begin_row();
+        }
+        let (width, count) = (self.model.layout().width(), self.batch.rows.len());
+        let (share, mut loss) = (1.0 / count as f32, 0.0);
+        for row in 0..count {
+            let keys = self.layout.own_keys(row);
+            let (later, even_later) = self.layout.next_own_keys(row);
+            let own = ..keys.len() * width;
+            table.read_ahead(keys, later, &mut self.values[own]);
+            self.grad[own].fill(0.0);
+            let batch = one_row(&self.batch.rows, &self.layout.places, &mut self.weights, row);
+            let (params, grad) = (&self.values, &mut self.grad);
+            loss += self.model.gradient(params, batch, share, OutputMode::Add, grad);
+            table.update_ahead(update, keys, even_later, &grad[own], &mut self.columns);
+        }
+        if let Some(track) = self.step_recorder.clock.track() {
+            record_event(track, &StepEvent::Forward { layer: 0 });
+        }
+        self.step_recorder.slow_down(start);
+        loss
+    }
+}
+
+/// One row of a batch as a block.
+fn one_row<'b>(
+    rows: &'b SparseBuffer,
+    places: &'b [u32],
+    weights: &'b mut BatchWeights,
+    row: usize,
+) -> Batch<'b> {
+    let labels = &rows.labels[row..=row];
+    let own = if rows.weights.is_empty() { &[][..] } else { &rows.weights[row..=row] };
+    let starts = &rows.starts[row..=row + 1];
+    let batch = Batch::sparse(Rows { starts, places, values: &rows.values }, labels);
+    batch.with_fields(&rows.fields).weighted(weights.of(labels, own))
+}
+
+impl Trainer<TableLink<'_>> for RowByRowWorker<'_> {
+    fn run(
+        &mut self,
+        link: &mut TableLink<'_>,
+        mut coordinator: Option<&mut Coordinator<'_>>,
+    ) -> Result<LinkOutcome<WorkDone>, TrainError> {
+        // A run that continues may find that it has ended.
+        if link.is_stopping() {
+            return Ok(Done(self.step_recorder.work));
+        }
+        self.prepare_next(link.next_step(), link);
+        loop {
+            let plan_step = link.next_step();
+            std::mem::swap(&mut self.batch, &mut self.next);
+            self.prepare_next(plan_step + 1, link);
+            let examples = self.batch.rows.len();
+            if examples == 0 {
+                return Ok(Done(self.step_recorder.work.at_end_of_plan()));
+            }
+            self.step_recorder.begin_step(plan_step)?;
+            let step = link.global_step();
+            let is_recorded = self.step_recorder.wants_tensors(step);
+            self.read_shared(link, is_recorded);
+            let update = link.begin_update();
+            let Some(table) = link.params().as_entries() else {
+                unreachable!("a key has several parameters")
+            };
+            let loss = self.compute(update, table);
+            self.step_recorder.divergence.check_finite(step, loss)?;
+            if is_recorded {
+                self.step_recorder.record_touched(step, &self.values, Some(&self.grad))?;
+            }
+            let now = self.step_recorder.clock.enter(Phase::Push);
+            let own = self.layout.most_own * self.model.layout().width();
+            link.params().update(update, &self.layout.shared, &self.grad[own..]);
+            check_room(link.params())?;
+            link.end_update(&mut self.step_recorder.clock);
+
+            let keys = self.batch.compactor.keys().len();
+            let work = &mut self.step_recorder.work;
+            work.touched.add(keys, keys * self.model.layout().width());
+            (work.steps, work.examples) = (work.steps + 1, work.examples + examples as u64);
+            let made = StepMade { step, loss, now };
+            let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
+            let Done(()) = recorded else { return Ok(Rewound) };
+            if link.is_stopping() {
+                return Ok(Done(self.step_recorder.work));
+            }
+        }
+    }
+
+    fn step_recorder(&mut self) -> &mut StepRecorder {
+        &mut self.step_recorder
+    }
+
+    fn layout(&self) -> &Layout {
+        self.model.layout()
+    }
+}
