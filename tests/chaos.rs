@@ -7,7 +7,8 @@
 //! the test starts the tasks of the others one by one, and can then cut connections and flip bits
 //! too. Half of the runs are encrypted, and all of them if `PACELINE_CHAOS_TLS` is set.
 //!
-//! `cargo xtask chaos` plays 300 seeds; `PACELINE_CHAOS_SEED=n` plays one.
+//! `cargo xtask chaos` plays 300 seeds; `PACELINE_CHAOS_SEED=n` plays one, or begins with it if
+//! `PACELINE_CHAOS_SEEDS` says how many.
 
 mod tasks;
 
@@ -258,10 +259,10 @@ fn last_pushes(run: &RunFolder, steps: u64) -> Option<Vec<Vec<u64>>> {
 /// Plays the seeds of a mode and prints the first that fails.
 fn seeds(case: &ChaosCase) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let (first, count) = match number("PACELINE_CHAOS_SEED") {
-        Some(seed) => (seed, 1),
-        None => (0, number("PACELINE_CHAOS_SEEDS").map_or(2, |all| all.div_ceil(3))),
-    };
+    let first = number("PACELINE_CHAOS_SEED");
+    let count = number("PACELINE_CHAOS_SEEDS").map(|all| all.div_ceil(3));
+    let count = count.unwrap_or(if first.is_some() { 1 } else { 2 });
+    let first = first.unwrap_or(0);
     let mut disruptions = 0;
     for seed in first..first + count {
         let played = std::panic::catch_unwind(|| play(case, seed));
