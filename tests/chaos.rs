@@ -169,7 +169,11 @@ fn play(case: &ChaosCase, seed: u64) -> usize {
     let mut due = start + Duration::from_millis(random.below(400));
     let mut draw = DrawnDisruption::new(&mut random);
     while !tasks.supervise() {
-        assert!(start.elapsed() < TIMEOUT, "seed {seed} hangs after {disruptions:?}");
+        assert!(
+            start.elapsed() < TIMEOUT,
+            "seed {seed} hangs after {disruptions:?}\n{}",
+            last_lines(&sandbox.run_folder("run"))
+        );
         std::thread::sleep(Duration::from_millis(3));
         let now = Instant::now();
         stopped.extract_if(.., |process| now >= process.until).for_each(|p| signal(p.pid, "CONT"));
@@ -187,6 +191,18 @@ fn play(case: &ChaosCase, seed: u64) -> usize {
     let printed = tasks.finish();
     check(case, model, &sandbox.run_folder("run"), &format!("{disruptions:?}\n{printed}"));
     disruptions.len()
+}
+
+/// The last lines that each task has written to its log.
+fn last_lines(run: &RunFolder) -> String {
+    let servers = (0..SERVERS).map(|index| format!("ps:{index}"));
+    let tasks = servers.chain((0..WORKERS).map(|index| format!("worker:{index}")));
+    let last = |task: String| {
+        let log = run.log(&task);
+        let lines: Vec<_> = log.lines().rev().take(5).collect();
+        lines.into_iter().rev().map(|line| format!("{task}: {line}\n")).collect::<String>()
+    };
+    tasks.map(last).collect()
 }
 
 /// Sends a signal to a process, which may have ended just now.
