@@ -1,7 +1,7 @@
 //! Decodes the keys of rows, with the processor's vectors where it has them.
 //!
-//! Decoding accepts any bytes: checksums tell whether they are right. They can be forged, and models
-//! index by key, so no key is beyond the features.
+//! Decoding accepts any bytes: checksums tell whether they are right. They can be forged, and
+//! models index by key, so no key is beyond the features.
 
 use std::fmt;
 use std::ops::Deref;
