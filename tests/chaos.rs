@@ -7,7 +7,8 @@
 //! the test starts the tasks of the others one by one, and can then cut connections and flip bits
 //! too. Half of the runs are encrypted, and all of them if `PACELINE_CHAOS_TLS` is set.
 //!
-//! `cargo xtask chaos` plays 300 seeds; `PACELINE_CHAOS_SEED=n` plays one.
+//! `cargo xtask chaos` plays 300 seeds; `PACELINE_CHAOS_SEED=n` plays one, or begins with it if
+//! `PACELINE_CHAOS_SEEDS` says how many.
 
 mod tasks;
 
@@ -168,7 +169,11 @@ fn play(case: &ChaosCase, seed: u64) -> usize {
     let mut due = start + Duration::from_millis(random.below(400));
     let mut draw = DrawnDisruption::new(&mut random);
     while !tasks.supervise() {
-        assert!(start.elapsed() < TIMEOUT, "seed {seed} hangs after {disruptions:?}");
+        assert!(
+            start.elapsed() < TIMEOUT,
+            "seed {seed} hangs after {disruptions:?}\n{}",
+            last_lines(&sandbox.run_folder("run"))
+        );
         std::thread::sleep(Duration::from_millis(3));
         let now = Instant::now();
         stopped.extract_if(.., |process| now >= process.until).for_each(|p| signal(p.pid, "CONT"));
@@ -186,6 +191,18 @@ fn play(case: &ChaosCase, seed: u64) -> usize {
     let printed = tasks.finish();
     check(case, model, &sandbox.run_folder("run"), &format!("{disruptions:?}\n{printed}"));
     disruptions.len()
+}
+
+/// The last lines that each task has written to its log.
+fn last_lines(run: &RunFolder) -> String {
+    let servers = (0..SERVERS).map(|index| format!("ps:{index}"));
+    let tasks = servers.chain((0..WORKERS).map(|index| format!("worker:{index}")));
+    let last = |task: String| {
+        let log = run.log(&task);
+        let lines: Vec<_> = log.lines().rev().take(5).collect();
+        lines.into_iter().rev().map(|line| format!("{task}: {line}\n")).collect::<String>()
+    };
+    tasks.map(last).collect()
 }
 
 /// Sends a signal to a process, which may have ended just now.
@@ -258,10 +275,10 @@ fn last_pushes(run: &RunFolder, steps: u64) -> Option<Vec<Vec<u64>>> {
 /// Plays the seeds of a mode and prints the first that fails.
 fn seeds(case: &ChaosCase) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let (first, count) = match number("PACELINE_CHAOS_SEED") {
-        Some(seed) => (seed, 1),
-        None => (0, number("PACELINE_CHAOS_SEEDS").map_or(2, |all| all.div_ceil(3))),
-    };
+    let first = number("PACELINE_CHAOS_SEED");
+    let count = number("PACELINE_CHAOS_SEEDS").map(|all| all.div_ceil(3));
+    let count = count.unwrap_or(if first.is_some() { 1 } else { 2 });
+    let first = first.unwrap_or(0);
     let mut disruptions = 0;
     for seed in first..first + count {
         let played = std::panic::catch_unwind(|| play(case, seed));

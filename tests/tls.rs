@@ -2,19 +2,25 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
 use crate::hostile_peers::{ServerEndpoint, server_endpoint};
 use crate::support::{
     ENDLESS, ManualRun, RunningProcess, SECRET, Sandbox, assert_says, cluster_of, finish,
-    first_error, free_ports, start,
+    first_error, free_ports, start, within,
 };
 
 /// Makes certificates for three hosts in a sandbox. Returns the settings that name them.
 pub(crate) fn make_keys(sandbox: &Sandbox) -> [String; 3] {
+    make_keys_for_days(sandbox, "365")
+}
+
+fn make_keys_for_days(sandbox: &Sandbox, days: &str) -> [String; 3] {
     let keys = sandbox.path("keys");
-    sandbox.ok(&["keys", "make", keys.to_str().unwrap(), "--hosts", "a,b,c"]);
+    let hosts = ["--hosts", "a,b,c", "--days", days];
+    sandbox.ok(&[&["keys", "make", keys.to_str().unwrap()][..], &hosts].concat());
     // As if all folders had been copied to the same place on different hosts.
     let all = sandbox.path("all");
     fs::create_dir(&all).unwrap();
@@ -121,6 +127,23 @@ fn a_task_with_certificates_of_another_authority_is_refused_and_says_so() {
     let output = worker.finish_task();
     assert_eq!(output.code, Some(2), "{output:?}");
     assert_says(&output.stderr, &["ps:0 at 127.0.0.1:", "wrong certificate", "invalid peer"]);
+    drop(server);
+}
+
+#[test]
+fn certificates_that_have_expired_are_refused() {
+    let [port] = free_ports();
+    let run = ManualRun::new(cluster_of(1, &[port]), &[ENDLESS]);
+    let keys = make_keys_for_days(&run.sandbox, "0");
+    // They end with the second in which they were made.
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let made = now();
+    within(Duration::from_secs(5), "the next second", || now() > made);
+    let settings = keys.each_ref().map(String::as_str);
+    let server = run.start_with("ps", 0, &settings);
+    let output = run.start_with("worker", 0, &settings).finish_task();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert_says(&output.stderr, &["ps:0 at 127.0.0.1:", "wrong certificate", "expired"]);
     drop(server);
 }
 

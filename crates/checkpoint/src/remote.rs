@@ -38,8 +38,6 @@ pub trait RemoteCheckpoints: Debug + Send + Sync {
 pub struct DeliveredShard {
     /// The shard's number.
     pub index: usize,
-    /// How many complete checkpoints are kept.
-    pub keep: usize,
     /// The shard's file name, without its extension.
     pub name: String,
     pub(crate) piece: ShardPiece,
@@ -49,6 +47,11 @@ impl DeliveredShard {
     /// The step of its checkpoint.
     pub fn step(&self) -> u64 {
         self.piece.info.step
+    }
+
+    /// How many shards its checkpoint has.
+    pub fn shard_count(&self) -> usize {
+        self.piece.info.shard_count
     }
 
     /// The length of its file.
@@ -62,7 +65,7 @@ impl DeliveredShard {
         if self.index >= info.shard_count || !is_plain_name(&self.name) {
             return Err(format!("shard {} of {} is none", self.index, info.shard_count));
         }
-        if shard.from > shard.to || self.keep == 0 {
+        if shard.from > shard.to {
             return Err("the shard is none".into());
         }
         Ok(())

@@ -114,9 +114,14 @@ impl CheckpointDir {
     }
 
     /// Takes a shard that another task has delivered to [`CheckpointDir::incoming`]: completes the
-    /// checkpoint if all shards are there, and removes old ones. A file that is not what the task
-    /// says it sent is refused.
-    pub fn receive(&self, mut shard: DeliveredShard, incoming: &Path) -> io::Result<()> {
+    /// checkpoint if all shards are there, and then removes all but the newest `keep`. A file that
+    /// is not what the task says it sent is refused.
+    pub fn receive(
+        &self,
+        mut shard: DeliveredShard,
+        incoming: &Path,
+        keep: usize,
+    ) -> io::Result<()> {
         let wrong = |why: String| io::Error::new(ErrorKind::InvalidData, why);
         shard.check().map_err(wrong)?;
         let FileSum { bytes, crc32c } = sum_up(incoming, shard.bytes())?;
@@ -126,6 +131,11 @@ impl CheckpointDir {
             return Err(wrong("the shard was damaged on its way".into()));
         }
         let (step, info) = (shard.step(), shard.piece.info.clone());
+        // Only a run without servers has no generations, so this would pass for every one.
+        if info.generation == 0 && self.generation() > 0 {
+            let _ = fs::remove_file(incoming);
+            return Err(wrong("its checkpoint is of no generation of the run".into()));
+        }
         self.seal(&info, || {
             shard.piece.shard.file = self.free_name(step, shard.index, &shard.name);
             let place = self.place(step);
@@ -133,7 +143,7 @@ impl CheckpointDir {
             fs::rename(incoming, place.join(&shard.piece.shard.file))?;
             sync_dir(&place)?;
             let is_complete = self.complete(step, shard.index, &shard.piece, &shard.name)?;
-            if is_complete { self.prune(shard.keep) } else { Ok(()) }
+            if is_complete { self.prune(keep) } else { Ok(()) }
         })?;
         // The run was rewound since the checkpoint was taken.
         let _ = fs::remove_file(incoming);

@@ -334,8 +334,8 @@ impl CheckpointSpec {
         let info = CheckpointInfo { step, generation, ..self.info.clone() };
         let piece = ShardPiece { info, shard };
         if let Some(remote) = &self.dir.remote {
-            let (index, keep, name) = (self.index, self.keep, self.name.clone());
-            self.dir.deliver(remote, &DeliveredShard { index, keep, name, piece })?;
+            let (index, name) = (self.index, self.name.clone());
+            self.dir.deliver(remote, &DeliveredShard { index, name, piece })?;
             return Ok(WrittenShard { bytes, seconds: start.elapsed().as_secs_f64() });
         }
         let mut seconds = start.elapsed().as_secs_f64();

@@ -97,11 +97,13 @@ impl<'a> DepotPlace<'a> {
         checkpoints: &CheckpointDir,
         log: Arc<TaskLog>,
     ) -> Result<Depot, Failure> {
-        let names = self.other_tasks();
+        let (names, servers) = (self.other_tasks(), self.cluster.count(Role::Ps));
         let config = DepotConfig {
             credentials: self.credentials.clone(),
             checkpoints: checkpoints.clone(),
             folders: names.map(|name| (name.clone(), run.task(&name))).collect(),
+            shards: if servers > 0 { servers } else { self.cluster.slots() },
+            keep: self.plan.checkpoint.map_or(usize::MAX, |checkpoint| checkpoint.keep),
             note: Box::new(move |text| log.info(text)),
         };
         Depot::start(listener, config).map_err(cannot("keep the files of other tasks"))

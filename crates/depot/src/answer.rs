@@ -24,7 +24,9 @@ pub(crate) fn answer(
     }
     let checkpoints = &depot.config.checkpoints;
     let reply = match message {
+        DepotRequest::Claim { server } if !is_server(depot, server) => no_server(server),
         DepotRequest::Claim { server } => claim(depot, server),
+        DepotRequest::Follow { server, .. } if !is_server(depot, server) => no_server(server),
         DepotRequest::Follow { server, generation: number, base } => {
             let followed = checkpoints.follow(server, Generation { number, base });
             followed
@@ -65,6 +67,15 @@ fn foreign(depot: &DepotState, channel: &Channel, request: &DepotRequest) -> Opt
         DepotRequest::Manifest { .. } | DepotRequest::Shard { .. } => return None,
     };
     (!channel.may_be(&name)).then_some(name)
+}
+
+/// Whether the run has this server, and as many as it says.
+fn is_server(depot: &DepotState, server: ServerNumber) -> bool {
+    server.count == depot.config.shards && server.index < server.count
+}
+
+fn no_server(server: ServerNumber) -> DepotReply {
+    DepotReply::Refused(format!("the run has no server {} of {}", server.index, server.count))
 }
 
 fn unknown(task: &str) -> DepotReply {
@@ -131,12 +142,16 @@ fn receive_shard(
     if body != shard.bytes() {
         return Err(io::Error::new(ErrorKind::InvalidData, "a shard of another length"));
     }
+    // A checkpoint of fewer shards would be complete without the others, and replace sound ones.
+    if shard.shard_count() != depot.config.shards {
+        return Err(io::Error::new(ErrorKind::InvalidData, "a shard of another run"));
+    }
     let path = checkpoints.incoming(&shard)?;
     let received = File::create(&path).and_then(|mut file| channel.receive_body(&mut file, body));
     if let Err(error) = received {
         let _ = fs::remove_file(&path);
         return Err(error);
     }
-    let kept = checkpoints.receive(shard, &path);
+    let kept = checkpoints.receive(shard, &path, depot.config.keep);
     Ok(kept.map_or_else(|error| DepotReply::Refused(error.to_string()), |()| DepotReply::Done))
 }

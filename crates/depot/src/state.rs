@@ -17,6 +17,10 @@ pub struct DepotConfig {
     /// The folder of each task that sends files, by the task's name: of workers first, from slot
     /// 1 on.
     pub folders: Vec<(String, PathBuf)>,
+    /// Shards of a checkpoint: as many as there are servers or, in a run without servers, workers.
+    pub shards: usize,
+    /// How many complete checkpoints are kept.
+    pub keep: usize,
     /// Takes messages for the log.
     pub note: Box<dyn Fn(&str) + Send + Sync>,
 }

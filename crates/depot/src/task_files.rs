@@ -69,16 +69,20 @@ impl<'a> TaskFiles<'a> {
         fs::create_dir_all(self.folder)?;
         let path = self.folder.join(name);
         let length = fs::metadata(&path).map_or(0, |about| about.len());
-        if at == 0 && length > 0 && !begins_with(&path, bytes)? {
-            set_aside(&path)?;
-        } else if at == 0 && length > 0 && length == bytes.len() as u64 {
+        let is_new = at == 0 && length > 0 && !begins_with(&path, bytes)?;
+        if at == 0 && length > 0 && !is_new && length == bytes.len() as u64 {
             // The answer to the same request was lost.
             return Ok(());
-        } else if at != length {
+        } else if at != length && !is_new {
             let text = format!("{name} has {length} bytes here, and cannot continue at {at}");
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
-        } else if length == 0 && plain_files(self.folder)?.len() >= MAX_FILES {
+        }
+        let makes_file = is_new || length == 0;
+        if makes_file && plain_files(self.folder)?.len() >= MAX_FILES {
             return Err(io::Error::other("the task has too many files"));
+        }
+        if is_new {
+            set_aside(&path)?;
         }
         let mut file = File::options().append(true).create(true).open(&path)?;
         io::Write::write_all(&mut file, bytes)

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_checkpoint::{CheckpointDir, RemoteCheckpoints, ServerNumber};
+use paceline_checkpoint::{CheckpointDir, DeliveredShard, RemoteCheckpoints, ServerNumber};
 use paceline_trust::Credentials;
+use serde_json::json;
 
 use crate::client::{DepotAddress, DepotClient};
 use crate::depot::Depot;
@@ -40,6 +41,8 @@ impl TestDepot {
             credentials: Credentials::with_token(SECRET),
             checkpoints: CheckpointDir::new(self.run.path().join("checkpoints")),
             folders: vec![("worker:1".into(), self.run.path().join("worker_1"))],
+            shards: 2,
+            keep: 2,
             note: Box::new(|_| {}),
         };
         self.depot = Some(Depot::start(listener, config).unwrap());
@@ -209,6 +212,8 @@ fn a_shard_is_delivered_by_the_task_that_has_it_and_no_other() {
         credentials: Credentials::with_token(SECRET),
         checkpoints: CheckpointDir::new("none"),
         folders: names.iter().map(|&name| (name.into(), PathBuf::new())).collect(),
+        shards: 2,
+        keep: 2,
         note: Box::new(|_| {}),
     };
     let with_servers = config(&["worker:1", "ps:0", "ps:1"]);
@@ -217,4 +222,74 @@ fn a_shard_is_delivered_by_the_task_that_has_it_and_no_other() {
     let mirrored = config(&["worker:0", "worker:1", "evaluator:0"]);
     let holders = [1, 2, 3].map(|shard| mirrored.holder_of(shard));
     assert_eq!(holders, ["worker:0", "worker:1", "ps:3"], "an evaluator has no shard");
+}
+
+/// A shard of this number of shards, as a task may say that it has it, of a file with 8 zeros.
+fn said_shard(step: u64, shard_count: usize) -> DeliveredShard {
+    let bytes = [0_u8; 8];
+    serde_json::from_value(json!({
+        "index": 0, "name": "ps-0",
+        "piece": {
+            "info": {
+                "format": 1, "paceline": "1", "step": step, "mode": "async", "seed": 1, "slots": 1,
+                "batch": 1, "common_step": false, "origin": {"step": 0, "position": 0},
+                "job_digest": "", "layout_digest": "", "optimizer_slots": [], "tensors": [],
+                "shard_count": shard_count
+            },
+            "shard": {
+                "file": "ps-0.safetensors", "bytes": bytes.len(), "from": 0, "to": 1, "parts": [],
+                "crc32c": format!("{:08x}", crc32c::crc32c(&bytes))
+            }
+        }
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_shard_that_is_not_of_the_runs_checkpoints_replaces_none_of_them() {
+    let depot = TestDepot::start();
+    let client = depot.client();
+    client.claim(ServerNumber { index: 0, count: 2 }).unwrap();
+    let checkpoints = CheckpointDir::new(depot.run.path().join("checkpoints"));
+    for step in [10, 20] {
+        fs::create_dir_all(checkpoints.place(step)).unwrap();
+        fs::write(checkpoints.place(step).join("manifest.json"), "{}").unwrap();
+    }
+    let file = depot.run.path().join("file");
+    fs::write(&file, [0_u8; 8]).unwrap();
+    // Alone it would be complete, or it would pass for one of any generation.
+    for shard_count in [1, 2] {
+        let delivered = client.deliver(&said_shard(1 << 40, shard_count), &file);
+        assert!(delivered.is_err(), "a checkpoint of {shard_count} shards");
+        assert!(!checkpoints.is_complete(1 << 40));
+    }
+    assert!([10, 20].into_iter().all(|step| checkpoints.is_complete(step)));
+}
+
+#[test]
+fn a_server_that_the_run_does_not_have_claims_no_generation() {
+    let depot = TestDepot::start();
+    for (index, count) in [(0, 1), (2, 2), (0, usize::MAX)] {
+        let claimed = depot.client().claim(ServerNumber { index, count });
+        let why = claimed.unwrap_err().to_string();
+        assert!(why.contains("the run has no server"), "{why}");
+    }
+    let checkpoints = CheckpointDir::new(depot.run.path().join("checkpoints"));
+    assert_eq!(checkpoints.generation(), 0);
+}
+
+#[test]
+fn a_file_that_begins_anew_again_and_again_does_not_fill_the_folder() {
+    let depot = TestDepot::start();
+    let folder = depot.run.path().join("worker_1");
+    fs::create_dir(&folder).unwrap();
+    for number in 0..1_000 {
+        fs::write(folder.join(format!("log.txt.{number}")), "x").unwrap();
+    }
+    fs::rename(folder.join("log.txt.0"), folder.join("log.txt")).unwrap();
+    let task = tempfile::tempdir().unwrap();
+    fs::write(task.path().join("log.txt"), "another").unwrap();
+    depot.gather(task.path());
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1_000);
+    assert_eq!(depot.kept("log.txt").unwrap(), b"x");
 }

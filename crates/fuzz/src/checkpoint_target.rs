@@ -41,6 +41,8 @@ fn read_checkpoint(record: &[u8], manifest: &[u8], shard: &[u8]) {
     let path = scratch_dir().join("checkpoints");
     let dir = CheckpointDir::new(&path);
     let place = dir.place(STEP);
+    // Damaged checkpoints that were set aside, each under a new name, would slow every search.
+    let _ = fs::remove_dir_all(place.with_extension("aside-1"));
     fs::create_dir_all(&place).expect("a directory in memory");
     for (path, content) in [
         (place.join("manifest.json"), manifest),

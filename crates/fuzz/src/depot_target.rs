@@ -19,7 +19,7 @@ use crate::peer_pool::{PeerPool, PeerReply, answer_peers, credentials, finish};
 use crate::scratch::scratch_dir;
 
 /// The tasks that send files. Their number limits the connections.
-const TASKS: usize = 20;
+const TASKS: usize = 200;
 /// The files that inputs make are removed this often.
 const CLEAN_EVERY: u64 = 500;
 /// The longest answer, in bytes.
@@ -46,6 +46,8 @@ impl OpenDepot {
             credentials: credentials(),
             checkpoints: CheckpointDir::new(run.join("checkpoints")),
             folders: (1..=TASKS).map(folder).collect(),
+            shards: 1,
+            keep: 2,
             note: Box::new(|_| {}),
         };
         let depot = Depot::start(listener, config).expect("a depot");
@@ -92,7 +94,7 @@ pub(crate) fn depot_seeds() -> Vec<Vec<u8>> {
         |at| drop(client(at).claim(ServerNumber { index: 0, count: 1 })),
         |at| {
             let to = Generation { number: 1, base: Some(5) };
-            let _ = client(at).follow(ServerNumber { index: 0, count: 2 }, to);
+            let _ = client(at).follow(ServerNumber { index: 0, count: 1 }, to);
         },
         |at| drop(client(at).manifest(None)),
         |at| drop(client(at).fetch(5, "ps-0.safetensors", &scratch_dir().join("fetched"))),

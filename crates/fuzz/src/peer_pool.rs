@@ -10,7 +10,7 @@ use std::time::Duration;
 use paceline_trust::{Credentials, MessageChannel, Service};
 
 /// Connections that are made at once.
-const AT_ONCE: usize = 48;
+const AT_ONCE: usize = 100;
 /// How long one side waits for the other. A target that waits longer has failed.
 const LIMIT: Duration = Duration::from_secs(15);
 

@@ -50,7 +50,7 @@ fn serve_requests(stream: &mut TcpStream, open: &OpenConnection) -> io::Result<(
         let response = match state.guard.check(&request) {
             Ok(()) => {
                 if !state.guard.is_open(&request) {
-                    open.set_known();
+                    open.set_busy();
                 }
                 (state.handler)(&request)
             }
@@ -62,6 +62,7 @@ fn serve_requests(stream: &mut TcpStream, open: &OpenConnection) -> io::Result<(
         if !keeps_alive {
             return Ok(());
         }
+        open.set_answered();
     }
     Ok(())
 }

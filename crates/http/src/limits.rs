@@ -6,7 +6,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Simultaneous connections. A further one replaces the oldest of those that have sent no
-    /// request that passed the guard; if all have, the server answers it with status 503.
+    /// request that passed the guard, or else of those whose requests are all answered; if every
+    /// one is being answered, the server refuses it with status 503.
     pub connections: usize,
     /// Bytes of a request's head, without the empty line that ends it.
     pub head_bytes: usize,

@@ -26,8 +26,18 @@ pub(crate) struct HttpState {
 /// The socket of an open connection, so that it can be shut down.
 struct OpenSocket {
     socket: TcpStream,
-    /// It has made a request that strangers may not make.
-    is_known: bool,
+    standing: Standing,
+}
+
+/// How soon a connection makes room for another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// It has made no request that strangers may not make.
+    Stranger,
+    /// It has made some, and all are answered.
+    Idle,
+    /// Its request is being answered.
+    Busy,
 }
 
 impl HttpState {
@@ -45,15 +55,17 @@ impl HttpState {
     }
 
     /// Whether there is room for another connection. If all places are taken, the oldest of those
-    /// without a request that passed the guard is shut down: a client sends one at once.
+    /// without a request that passed the guard is shut down: a client sends one at once. If there
+    /// are none, the oldest one that waits for its next request is.
     pub(crate) fn make_room(&self) -> bool {
         let mut open = self.open();
         if open.len() < self.limits.connections {
             return true;
         }
-        let stranger = open.iter().find(|(_, open)| !open.is_known).map(|(&number, _)| number);
-        let Some(OpenSocket { socket, .. }) = stranger.and_then(|number| open.remove(&number))
-        else {
+        let first = open.iter().min_by_key(|(number, open)| (open.standing, **number));
+        let first = first.filter(|(_, open)| open.standing != Standing::Busy);
+        let first = first.map(|(&number, _)| number);
+        let Some(OpenSocket { socket, .. }) = first.and_then(|number| open.remove(&number)) else {
             return false;
         };
         // A client that is gone has left its place, too.
@@ -80,14 +92,23 @@ pub(crate) struct OpenConnection {
 
 impl OpenConnection {
     pub(crate) fn register(number: u64, socket: TcpStream, state: &Arc<HttpState>) -> Self {
-        state.open().insert(number, OpenSocket { socket, is_known: false });
+        state.open().insert(number, OpenSocket { socket, standing: Standing::Stranger });
         Self { number, state: state.clone() }
     }
 
-    /// A request has passed the guard.
-    pub(crate) fn set_known(&self) {
+    /// A request has passed the guard and is being answered.
+    pub(crate) fn set_busy(&self) {
         if let Some(open) = self.state.open().get_mut(&self.number) {
-            open.is_known = true;
+            open.standing = Standing::Busy;
+        }
+    }
+
+    /// The request is answered.
+    pub(crate) fn set_answered(&self) {
+        if let Some(open) = self.state.open().get_mut(&self.number)
+            && open.standing == Standing::Busy
+        {
+            open.standing = Standing::Idle;
         }
     }
 }

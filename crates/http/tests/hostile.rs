@@ -157,6 +157,22 @@ fn silent_connections_do_not_keep_clients_out() {
 }
 
 #[test]
+fn connections_whose_requests_are_answered_do_not_keep_clients_out() {
+    let server = serve(Limits { connections: 2, ..Limits::default() });
+    let address = server.address();
+    let mut idle: Vec<_> = (0..2).map(|_| connect(address)).collect();
+    for stream in &mut idle {
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        assert!(stream.read(&mut [0; 512]).unwrap() > 0);
+    }
+    // The server notes that a request is answered just after the client has the answer.
+    let start = Instant::now();
+    while !get(address, "/").ends_with("hello") {
+        assert!(start.elapsed() < WAIT_LIMIT, "idle connections keep clients out");
+    }
+}
+
+#[test]
 fn requests_that_need_no_token_do_not_keep_clients_out() {
     let guard = Guard::with_token("0123456789abcdef").opening("/alive");
     let listener = bind("127.0.0.1:0", &guard).unwrap();

@@ -17,6 +17,7 @@ pub(crate) fn folders_of_coordinator(run: &Path) -> [PathBuf; 2] {
 pub(crate) fn event_files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(files::EVENTS_PREFIX))
         .map(|entry| entry.path())
         .collect();

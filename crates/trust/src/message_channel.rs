@@ -18,7 +18,7 @@ use crate::tls::TlsSession;
 /// A message's length comes before it.
 const LENGTH_BYTES: usize = 4;
 /// The version of the services that use messages.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 /// One side of a connection that carries messages. What a call cannot finish, such as a message
 /// that has arrived in part when the stream's time is over, is continued by the next one.

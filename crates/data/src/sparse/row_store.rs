@@ -143,7 +143,7 @@ impl RowStoreBuilder {
             first_index: 0,
             labels: self.labels,
             segments: self.segments.into_boxed_slice(),
-            keys: KeyReader::new(self.code),
+            keys: KeyReader::new(self.code, features),
         }
     }
 }

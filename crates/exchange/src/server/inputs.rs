@@ -100,6 +100,8 @@ impl Server {
             (FrameKind::Abort, Payload::Bytes(why)) => {
                 let why: String =
                     String::from_utf8_lossy(why).chars().filter(|c| !c.is_control()).collect();
+                let who = &self.members[slot].name;
+                host.note(Level::Info, &format!("{who} reports a failure and ends the run"));
                 self.fail(&why, host);
                 Ok(())
             }

@@ -11,6 +11,7 @@ use paceline_record::names::files;
 use serde_json::{Value, json};
 
 use super::page_limits::{recorded_failure, rounded_quiet_seconds, unexpected_end};
+use super::text_file::regular_text;
 use crate::job_keys::parse_job;
 
 /// How many levels below the directory runs are searched for.
@@ -162,7 +163,7 @@ fn run_card(run: &ListedRun, job: &BTreeMap<String, String>) -> Value {
 }
 
 fn read_text(run: &ListedRun, name: &str) -> String {
-    fs::read_to_string(run.path.join(name)).unwrap_or_default()
+    regular_text(&run.path.join(name))
 }
 
 /// The last that a run's files tell of a run that has not ended.
@@ -263,5 +264,28 @@ mod tests {
         }
         let mut alone = RunList::new(&dir.path().join("a"));
         assert_eq!(alone.path("."), Some(dir.path().join("a")));
+    }
+
+    #[test]
+    fn a_summary_that_is_a_link_or_a_pipe_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::write(&elsewhere, r#"{"test_accuracy": 0.5}"#).unwrap();
+        for name in ["link", "pipe"] {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
+            fs::write(dir.path().join(name).join("job.toml"), "").unwrap();
+        }
+        std::os::unix::fs::symlink(&elsewhere, dir.path().join("link/summary.json")).unwrap();
+        let pipe = dir.path().join("pipe/summary.json");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // A thread that opens the pipe waits for its other end.
+        let (sender, listed) = std::sync::mpsc::channel();
+        let mut list = RunList::new(dir.path());
+        std::thread::spawn(move || sender.send(list.json()));
+        let cards = listed.recv_timeout(Duration::from_secs(20)).expect("the list is not delayed");
+        let cards: Value = serde_json::from_str(&cards).unwrap();
+        for card in cards.as_array().unwrap() {
+            assert_eq!(card["is_over"], false, "{card}");
+        }
     }
 }

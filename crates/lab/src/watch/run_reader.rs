@@ -17,7 +17,7 @@ use super::curve_set::CurveSet;
 use super::page_limits::recorded_failure;
 use super::resource_reader::ResourceReader;
 use super::series::Series;
-use super::text_file::{TextFile, folder_files};
+use super::text_file::{MAX_TEXT_BYTES, TextFile, folder_files};
 use crate::event_file::{EventFileReader, FileEvent};
 
 /// Most task folders of a run.
@@ -27,8 +27,6 @@ const MAX_EVENT_BYTES: u64 = 256 << 20;
 /// How much of the end of a log is shown.
 const LOG_BYTES: u64 = 16 << 10;
 const LOG_LINES: usize = 100;
-/// No job or summary is longer.
-const MAX_TEXT_BYTES: u64 = 4 << 20;
 /// The files are not looked at again before this time has passed.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(400);
 

@@ -5,6 +5,16 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+/// No job or summary is longer.
+pub(crate) const MAX_TEXT_BYTES: u64 = 4 << 20;
+
+/// The text of a job or a summary; none if it is no regular file.
+pub(crate) fn regular_text(path: &Path) -> String {
+    let mut file = TextFile::default();
+    file.refresh(path, MAX_TEXT_BYTES);
+    file.text
+}
+
 /// The text of a file, or of its end.
 #[derive(Debug, Default)]
 pub(crate) struct TextFile {

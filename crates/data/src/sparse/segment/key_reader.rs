@@ -1,6 +1,7 @@
 //! Decodes the keys of rows, with the processor's vectors where it has them.
 //!
-//! Decoding accepts any bytes: checksums tell whether they are right.
+//! Decoding accepts any bytes: checksums tell whether they are right. They can be forged, and
+//! models index by key, so no key is beyond the features.
 
 use std::fmt;
 use std::ops::Deref;
@@ -78,14 +79,18 @@ impl fmt::Debug for KeyBuffer {
 #[derive(Clone, Debug)]
 pub(crate) struct KeyReader {
     code: KeyCode,
+    /// The highest key.
+    last: u32,
     #[cfg(target_arch = "x86_64")]
     vectors: Option<Avx2Keys>,
 }
 
 impl KeyReader {
-    pub(crate) fn new(code: KeyCode) -> Self {
+    /// Decodes keys below `features`; one that is not becomes the last of them.
+    pub(crate) fn new(code: KeyCode, features: usize) -> Self {
         KeyReader {
             code,
+            last: last_key(features),
             #[cfg(target_arch = "x86_64")]
             vectors: Avx2Keys::new(),
         }
@@ -93,9 +98,10 @@ impl KeyReader {
 
     /// Decodes without vectors, as on processors that have none.
     #[cfg(test)]
-    pub(super) fn plain(code: KeyCode) -> Self {
+    pub(super) fn plain(code: KeyCode, features: usize) -> Self {
         KeyReader {
             code,
+            last: last_key(features),
             #[cfg(target_arch = "x86_64")]
             vectors: None,
         }
@@ -173,8 +179,15 @@ impl KeyReader {
         let others_at = places_at + ((count - others) * PLACE_BITS).div_ceil(8);
         kernel.unpack(window, others_at, others, key_bits, &mut halves.others);
         kernel.merge(kinds, count, halves, out);
+        for eight in out.as_chunks_mut::<8>().0.iter_mut().take(count.div_ceil(8)) {
+            *eight = eight.map(|key| key.min(self.last));
+        }
         others_at + (others * key_bits).div_ceil(8)
     }
+}
+
+fn last_key(features: usize) -> u32 {
+    u32::try_from(features.saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
 /// The head of a row, and the number of its bytes.

@@ -51,7 +51,8 @@ proptest! {
             start
         }).collect();
         bytes.extend_from_slice(&[0; SLACK_BYTES]);
-        let readers = [KeyReader::new(again.clone()), KeyReader::plain(again)];
+        let features = limit as usize;
+        let readers = [KeyReader::new(again.clone(), features), KeyReader::plain(again, features)];
         for (row, start) in rows.iter().zip(starts) {
             for reader in &readers {
                 prop_assert_eq!(&decode(reader, &bytes[start..], key_bits), row);
@@ -60,13 +61,14 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_decoded_without_a_panic_and_equally(
-        bytes in proptest::collection::vec(any::<u8>(), 0..900), features: u64,
+    fn any_bytes_are_decoded_equally_to_keys_below_the_features(
+        bytes in proptest::collection::vec(any::<u8>(), 0..900), features in 1u64..1 << 32,
     ) {
         let code = KeyCode::new(&[3, 5, 8]).unwrap();
-        let key_bits = key_bits(features);
-        let found = decode(&KeyReader::new(code.clone()), &bytes, key_bits);
-        prop_assert_eq!(decode(&KeyReader::plain(code), &bytes, key_bits).0, found.0);
+        let (key_bits, features) = (key_bits(features), features as usize);
+        let found = decode(&KeyReader::new(code.clone(), features), &bytes, key_bits);
+        prop_assert!(found.0.iter().all(|&key| (key as usize) < features));
+        prop_assert_eq!(decode(&KeyReader::plain(code, features), &bytes, key_bits).0, found.0);
     }
 }
 
