@@ -105,7 +105,19 @@ fn a_path_that_is_no_model_is_named() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("empty")).unwrap();
     assert_says(&sandbox.fails(2, &["evaluate", "nowhere"]), &["nowhere: "]);
-    assert_says(&sandbox.fails(2, &["evaluate", "empty"]), &["empty/model.safetensors: "]);
+    let empty = sandbox.fails(2, &["evaluate", "empty"]);
+    assert_says(&empty, &["empty: this is not the directory of a run: it has neither job.toml"]);
     fs::create_dir_all(sandbox.path("odd/model.safetensors")).unwrap();
     assert_says(&sandbox.fails(2, &["evaluate", "odd"]), &["odd/model.safetensors: ", "directory"]);
+}
+
+#[test]
+fn a_run_is_suggested_for_a_directory_of_runs_and_data_is_no_model() {
+    let sandbox = Sandbox::new();
+    sandbox.train("runs/first", &[]);
+    let runs = sandbox.fails(2, &["evaluate", "runs"]);
+    assert_says(&runs, &["runs: this is not the directory of a run; ", "such as runs/first"]);
+    sandbox.write("people.csv", "age,bought\n31,no\n27,yes\n");
+    let data = sandbox.fails(2, &["predict", "people.csv", "people.csv"]);
+    assert_says(&data, &["people.csv: this is not a model: it looks like a table", "run first"]);
 }

@@ -109,6 +109,30 @@ fn a_table_is_answered_with_its_ids_and_evaluated_to_the_figures_of_the_trainer(
 }
 
 #[test]
+fn a_table_whose_words_changed_after_the_run_is_not_tested_as_the_runs_own() {
+    let (sandbox, _) = trained("model.kind=logistic");
+    // As many words as before, of which each has another place.
+    sandbox.write("train.csv", rows(0..600).replace("Oslo", "Zagreb"));
+    for args in [&["evaluate", "run"][..], &["predict", "run", "--test"]] {
+        let said = sandbox.fails(2, args);
+        assert_says(&said, &["train.csv: the table is not the one that ", "or has changed since"]);
+        assert_says(&said, &["name it: paceline evaluate run/model.safetensors "]);
+    }
+    sandbox.ok(&["evaluate", "run", "test.csv"]);
+}
+
+#[test]
+fn a_run_over_a_table_is_not_resumed_after_its_words_have_changed() {
+    let (sandbox, _) = trained("checkpoint.every_steps=20");
+    sandbox.write("train.csv", rows(0..600).replace("Oslo", "Zagreb"));
+    let resume = ["train", "--quiet", "--resume", "run", "--set", "train.stop={epochs=6}"];
+    let said = sandbox.fails(2, &resume);
+    assert_says(&said, &["run: the table has changed since the run began", "restore the table"]);
+    sandbox.write("train.csv", rows(0..600));
+    sandbox.ok(&resume);
+}
+
+#[test]
 fn columns_may_come_in_another_order_with_more_of_them_and_without_the_label() {
     let (sandbox, _) = trained("model.kind=logistic");
     let expected = sandbox.ok(&["predict", "run", "test.csv"]).stdout;

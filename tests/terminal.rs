@@ -4,10 +4,15 @@ use std::ffi::OsStr;
 
 use crate::support::{PACELINE, ProcessOutput, SMALL_DATA, Sandbox, assert_says, python};
 
+/// The cache of programs in terminals.
+const CACHE: &str = "cache";
+
 /// Runs the program in a terminal of this many columns.
 fn in_terminal(sandbox: &Sandbox, columns: usize, args: &[&str]) -> ProcessOutput {
     let (directory, columns) = (sandbox.path(""), columns.to_string());
-    let words = [&[directory.to_str().unwrap(), &columns, PACELINE], args].concat();
+    let cache = format!("PACELINE_CACHE={}", sandbox.path(CACHE).display());
+    let first = [directory.to_str().unwrap(), &columns, "env", &cache, PACELINE];
+    let words = [&first[..], args].concat();
     let words: Vec<_> = words.into_iter().map(OsStr::new).collect();
     python("python/in_terminal.py", &words)
 }
@@ -50,6 +55,8 @@ fn check_width(sandbox: &Sandbox, columns: usize, args: &[&str]) -> String {
 #[test]
 fn help_data_and_jobs_fit_the_terminal() {
     let sandbox = Sandbox::new();
+    // A set that lacks all of its files.
+    std::fs::create_dir_all(sandbox.path(CACHE).join("mnist")).unwrap();
     let commands: [&[&str]; 12] = [
         &["--help"],
         &["train", "--help"],

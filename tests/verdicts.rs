@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{
     ENDLESS, RunFolder, RunningProcess, SECRET, SMALL_DATA, Sandbox, assert_says, cluster_of,
-    free_ports, tf_config, wait_until,
+    free_ports, points, tf_config, wait_until,
 };
 
 /// Long enough to be judged.
@@ -104,6 +104,7 @@ fn table_and_verdict_agree_on_one_process_of_several_threads() {
     let data = "data={kind=\"clicks\", train_examples=20000, test_examples=100}";
     let settings = ["model.kind=logistic", "train.threads=2", LONG].map(|set| ["--set", set]);
     let job = ["train", "--run-dir", "run", "--set", "cluster.mode=single", "--set", data];
+    let job = [&job[..], &["--set", "observe.sample_ms=100"]].concat();
     let output = sandbox.ok(&[&job[..], &settings.concat()].concat());
     let run = sandbox.run_folder("run");
     let (task, verdict) = (run.task("worker:0"), verdict(&run));
@@ -114,6 +115,9 @@ fn table_and_verdict_agree_on_one_process_of_several_threads() {
     assert!((part("compute") + part("input") - computes).abs() < 1e-6, "{task} {verdict}");
     assert!((part("evaluation") - share("evaluation")).abs() < 1e-6, "{task} {verdict}");
     assert_eq!(part("push") + part("pull") + part("wait"), 0.0, "{task}");
+    // So do the curves.
+    let pushed = points(&run.worker_events(), "work_phases/push_percent");
+    assert!(!pushed.is_empty() && pushed.iter().all(|(_, share)| *share == 0.0), "{pushed:?}");
     let row = output.stdout.lines().find(|line| line.starts_with("worker:0")).unwrap();
     assert_says(row, &[&format!(" {:.1} % ", 100.0 * part("compute"))]);
 }

@@ -163,6 +163,21 @@ fn a_short_run_alone_says_why_charts_are_empty_and_has_no_slow_workers() {
 }
 
 #[test]
+fn a_comparison_has_a_column_for_every_run_although_no_update_follows() {
+    let sandbox = Sandbox::new();
+    let all = ["a", "b", "c", "d", "e"];
+    all.iter().for_each(|run| drop(sandbox.train(&format!("all/{run}"), &[])));
+    let (_watching, at) = watch(&sandbox, "all");
+    let mut browser = Browser::start(&sandbox);
+    browser.set_screen(1400, 900, "light");
+    let runs = all.map(|run| format!("run={run}")).join("&");
+    browser.open(&format!("http://{at}/#{runs}"));
+    // A title for the names of figures, one for what is best, and one for each run.
+    browser.wait_for("document.querySelector('.compare tr').children.length === 7");
+    browser.assert_no_complaints();
+}
+
+#[test]
 fn a_comparison_states_what_best_means_and_compares_equal_work() {
     let sandbox = Sandbox::new();
     sandbox.train("all/a", &["train.evaluate.every=5"]);

@@ -141,7 +141,10 @@ fn a_list_names_classes_by_number_or_by_name() {
 fn an_error_in_a_list_names_the_line() {
     let collection = Collection::new(&[]);
     for (text, says) in [
-        ("a.jpg 1\nb.jpg\n", "list, line 2: \"b.jpg\" is not a picture and its class"),
+        (
+            "a.jpg 1\nb.jpg\n",
+            "list, line 2: \"b.jpg\" is not a picture and its class; a line is the path of",
+        ),
         ("a.jpg 1\nb.jpg rose\n", "line 2: class \"rose\": some classes are numbers"),
         ("a.jpg rose\nb.jpg 1\n", "line 2: class \"1\": some classes are numbers"),
         ("a.jpg 99999999999\n", "more than 100000 classes"),

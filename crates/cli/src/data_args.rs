@@ -77,6 +77,7 @@ pub struct MakeClicksArgs {
     #[arg(
         long,
         default_value_t = 1_000_000,
+        allow_negative_numbers = true,
         value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX))
     )]
     pub rows: u64,

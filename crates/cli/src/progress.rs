@@ -201,8 +201,9 @@ impl Progress {
                     // The bar takes the space that the text leaves, so that both fit in a line.
                     bar.set_style(style("{wide_bar} {msg}"));
                 }
-                bar.set_position((1_000.0 * report.done.unwrap_or_default()) as u64);
+                // Each draws the bar, which must not appear without its text.
                 bar.set_message(short_progress_line(report, bar_width()));
+                bar.set_position((1_000.0 * report.done.unwrap_or_default()) as u64);
                 self.next = Instant::now() + BAR_EVERY;
             }
         }

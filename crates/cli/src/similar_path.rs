@@ -24,7 +24,10 @@ fn similar_path(path: &Path, is_candidate: fn(&Path) -> bool) -> Option<String> 
     });
     // A link to nothing is listed, but does not exist.
     let names = names.filter(|other| other != name);
-    let likeness = |other: &String| strsim::jaro_winkler(name, other);
+    // Names with equal endings are alike only if what is before the endings is.
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let stem = |name: &str| name.strip_suffix(ending).unwrap_or(name).to_owned();
+    let likeness = |other: &String| strsim::jaro_winkler(&stem(name), &stem(other));
     let best = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     let is_alike = likeness(&best) > LEAST_LIKENESS;
     is_alike.then(|| path.with_file_name(best).display().to_string())

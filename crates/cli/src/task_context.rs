@@ -18,7 +18,7 @@ use paceline_record::{
 };
 
 use crate::Failure;
-use crate::describe_model::describe_model;
+use crate::describe_model::{describe_model, keep_features};
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::metrics::{Metrics, MetricsTask};
@@ -148,7 +148,9 @@ impl ProgramContext {
         graph: Vec<OpNode>,
         data: &TrainingData,
     ) -> Result<Self, Failure> {
-        self.model = Some(describe_model(&self.plan, data)?);
+        let model = describe_model(&self.plan, data)?;
+        keep_features(&self.run, &model.input.kind)?;
+        self.model = Some(model);
         let progress = progress.with_log(self.log.clone());
         let hparams = hyperparameters(&self.plan);
         self.description = Some(RunDescription { graph, hparams });

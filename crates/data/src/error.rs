@@ -37,6 +37,18 @@ pub enum DataError {
         what: String,
     },
 
+    /// More test examples than there are examples, or as many.
+    #[error(
+        "{wanted} of {all} rows cannot be held out to test on: none would be left to train on; set \
+         data.test to a smaller share"
+    )]
+    HoldOut {
+        /// The test rows that are wanted.
+        wanted: usize,
+        /// All rows.
+        all: usize,
+    },
+
     /// Values and labels in memory that do not make up examples.
     #[error("these are not labelled examples: {what}")]
     Examples {

@@ -23,7 +23,17 @@ impl TrainingData {
             }
         };
         let has_auc = matches!(self, TrainingData::Rows(_));
-        counts.map_or(Vec::new(), |[train, test]| warnings(&train, &test, has_auc))
+        let names = self.class_names();
+        counts.map_or(Vec::new(), |[train, test]| warnings(&train, &test, names, has_auc))
+    }
+
+    /// The names of the classes, if they have names other than their numbers.
+    fn class_names(&self) -> &[String] {
+        match self {
+            TrainingData::Images(_) => &[],
+            TrainingData::Rows(set) => set.train.class_names(),
+            TrainingData::Examples(set) => set.train.class_names(),
+        }
     }
 }
 
@@ -45,20 +55,22 @@ fn known_classes(examples: &dyn Examples) -> Option<Vec<usize>> {
 }
 
 /// Warnings for this number of training and test examples of each class.
-fn warnings(train: &[usize], test: &[usize], has_auc: bool) -> Vec<String> {
+fn warnings(train: &[usize], test: &[usize], names: &[String], has_auc: bool) -> Vec<String> {
+    let label = |class: usize| names.get(class).cloned().unwrap_or_else(|| class.to_string());
     let only = |counts: &[usize]| {
         let mut present = (0..counts.len()).filter(|&class| counts[class] > 0);
         present.next().filter(|_| present.next().is_none())
     };
     let mut warnings = Vec::new();
     if let Some(class) = only(train) {
-        warnings.push(format!("the training set has one class only: every label is {class}"));
+        warnings
+            .push(format!("the training set has one class only: every label is {}", label(class)));
     }
     if let Some(class) = only(test) {
         let auc = if has_auc { ", and AUC is undefined" } else { "" };
         warnings.push(format!(
-            "the test set has one class only: every label is {class}, so accuracy says \
-             little{auc}"
+            "the test set has one class only: every label is {}, so accuracy says little{auc}",
+            label(class)
         ));
     }
     let is_unseen = |class: &usize| test[*class] > 0 && train.get(*class).is_none_or(|&n| n == 0);
@@ -66,7 +78,7 @@ fn warnings(train: &[usize], test: &[usize], has_auc: bool) -> Vec<String> {
     if !unseen.is_empty() {
         let examples: usize = unseen.iter().map(|&class| test[class]).sum();
         let all: usize = test.iter().sum();
-        let listed: Vec<_> = unseen.iter().take(MAX_LISTED).map(usize::to_string).collect();
+        let listed: Vec<_> = unseen.iter().take(MAX_LISTED).map(|&class| label(class)).collect();
         let more = unseen.len() - listed.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         warnings.push(format!(

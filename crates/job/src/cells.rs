@@ -67,12 +67,12 @@ impl RawJob {
         let fault = |message: String| {
             Problems::from(Problem { origin: sweep.origin.clone(), message: message.to_owned() })
         };
-        let matrix = sweep.matrix(quick);
         let repeats = sweep.seeds.len().max(sweep.repeats as usize);
-        if matrix.len().saturating_mul(repeats) > MAX_CELLS {
-            let runs = matrix.len().saturating_mul(repeats);
+        let runs = sweep.combinations().saturating_mul(repeats);
+        if runs > MAX_CELLS {
             return Err(fault(format!("sweep has {runs} runs; at most {MAX_CELLS} are allowed")));
         }
+        let matrix = sweep.matrix(quick);
         let mut problems: Vec<Problem> = self.clashes(sweep);
         let mut cells = Vec::new();
         let mut seen = BTreeSet::new();
@@ -236,13 +236,16 @@ impl SweepSection {
         self.axes.iter().map(|axis| axis.key.as_str()).chain(cases).collect()
     }
 
+    /// The number of combinations of values.
+    fn combinations(&self) -> usize {
+        let lists = self.axes.iter().map(|axis| axis.values.len());
+        lists.fold(self.cases.len().max(1), usize::saturating_mul)
+    }
+
     /// Every combination of values. The last list changes fastest; the cases come before all lists.
     fn matrix(&self, quick: bool) -> Vec<Vec<SweepSetting>> {
         let mut cells = if self.cases.is_empty() { vec![Vec::new()] } else { self.cases.clone() };
         for axis in &self.axes {
-            if cells.len() > MAX_CELLS {
-                break; // The caller refuses it; more combinations would only fill the memory.
-            }
             let setting = |text: &String| SweepSetting {
                 key: axis.key.clone(),
                 text: text.clone(),

@@ -147,6 +147,9 @@ impl ValueKind {
             (ValueKind::Whole { max, .. } | ValueKind::WholeOr { max, .. }, value) => {
                 return whole_hint(max, value);
             }
+            (ValueKind::Path | ValueKind::ShareOrPath | ValueKind::Storage, value) => {
+                return path_hint(self, value);
+            }
             _ => return String::new(),
         };
         let text = text.to_lowercase();
@@ -191,6 +194,19 @@ fn whole_hint(max: u64, value: &JobValue) -> String {
             format!("; write {number:.0}, without a point or an exponent")
         }
         _ => String::new(),
+    }
+}
+
+/// Says what to write for a text that is no path.
+fn path_hint(kind: ValueKind, value: &JobValue) -> String {
+    let JobValue::Text(text) = value else { return String::new() };
+    if text.contains("://") && !matches!(kind, ValueKind::Storage) {
+        "; fetch the file first, and give its path".into()
+    } else if let Some(rest) = text.strip_prefix("~/") {
+        let home = std::env::var("HOME").unwrap_or_else(|_| "/home/NAME".into());
+        format!("; the shell has not replaced the ~: write {home}/{rest}")
+    } else {
+        String::new()
     }
 }
 

@@ -39,6 +39,7 @@ mod describe_model;
 mod earlier_run;
 mod factor_plan;
 mod finding;
+mod job_text;
 mod key_spec;
 mod layer_keys;
 mod layer_path;

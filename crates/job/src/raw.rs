@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::cluster_keys::TLS;
 use super::column_path::{split_column, with_quoted_column};
+use super::job_text::{invalid_toml, path_hint};
 use super::layer_path::{LAYERS, at_place, pattern_of, place_of};
 use super::problem::{Problem, Problems, SettingOrigin};
 use super::schema::{KEYS, find_key};
@@ -107,7 +108,11 @@ impl RawJob {
             let message = format!("cannot read the job file: {why}");
             Problems::from(Problem { origin, message })
         };
-        let about = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+        let absent = |error: std::io::Error| {
+            let hint = path_hint(path);
+            unreadable(if hint.is_empty() { error.to_string() } else { hint.to_owned() })
+        };
+        let about = std::fs::metadata(path).map_err(absent)?;
         if !about.is_file() {
             return Err(unreadable("it is not a file".into()));
         }
@@ -132,7 +137,7 @@ impl RawJob {
         let line_of = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| line_of(span.start));
-            fail(line, error.message().replace('\n', "; "))
+            fail(line, invalid_toml(text, &error))
         })?;
         if table.get_ref().contains_key(LIBRARY_KEY) {
             let message = "a program trained this run with the library, and only that program has \
@@ -325,7 +330,7 @@ fn sections() -> impl Iterator<Item = &'static str> {
 }
 
 /// Keys of other programs, and what means the same here.
-const OTHER_KEYS: [(&str, &str); 8] = [
+const OTHER_KEYS: [(&str, &str); 10] = [
     ("data.label", LABEL_COLUMN),
     ("data.target", LABEL_COLUMN),
     ("data.label_column", LABEL_COLUMN),
@@ -333,6 +338,8 @@ const OTHER_KEYS: [(&str, &str); 8] = [
     ("train.learning_rate", "train.optimizer.rate"),
     ("train.optimizer.lr", "train.optimizer.rate"),
     ("train.optimizer.learning_rate", "train.optimizer.rate"),
+    ("cluster.bound", "cluster.staleness"),
+    ("checkpoint.copies", "checkpoint.to"),
     ("checkpoint.every", "checkpoint.every_steps or checkpoint.every_seconds"),
 ];
 /// How a table's label is named.
@@ -341,7 +348,8 @@ const LABEL_COLUMN: &str = "data.columns.NAME = \"label\"";
 /// The known name most similar to a wrong one, as the end of a sentence.
 fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
     let (place, pattern) = (place_of(path), pattern_of(path));
-    let path = pattern.as_ref();
+    let path = pattern.to_lowercase();
+    let path = path.as_str();
     if let Some((_, here)) = OTHER_KEYS.iter().find(|(other, _)| *other == path) {
         return format!("; did you mean {here}?");
     }

@@ -379,8 +379,8 @@ fn plural(count: usize) -> &'static str {
 /// another directory.
 fn make_absolute(entry: &mut JobEntry) {
     let JobValue::Text(text) = &entry.value else { return };
-    if text.is_empty() || text.contains("://") {
-        return; // Checking refuses it. Joined, it would become the job file's directory.
+    if !is_path(text) {
+        return; // Checking refuses it. Joined, it would become a path.
     }
     let path = match &entry.origin {
         SettingOrigin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(text),
@@ -391,10 +391,15 @@ fn make_absolute(entry: &mut JobEntry) {
     }
 }
 
+/// A path as the file system knows it: no address, and no `~` that a shell has not replaced.
+pub(super) fn is_path(text: &str) -> bool {
+    !text.is_empty() && !text.contains("://") && !text.starts_with("~/")
+}
+
 /// A directory, or a place in an object store.
 pub(super) fn is_storage(text: &str) -> bool {
     match text.split_once("://") {
-        None => !text.is_empty(),
+        None => is_path(text),
         Some((scheme, place)) => scheme == "s3" && !place.is_empty() && !place.starts_with('/'),
     }
 }

@@ -8,7 +8,7 @@ use super::key_spec::ValueKind;
 use super::link_rate::parse_rate;
 use super::memory_size::parse_memory;
 use super::problem::Problem;
-use super::resolve::{is_address, is_name, is_storage};
+use super::resolve::{is_address, is_name, is_path, is_storage};
 use super::schema::find_key;
 use super::value::JobValue;
 
@@ -119,7 +119,7 @@ impl JobChecker<'_> {
 
     pub(super) fn path(&mut self, path: &str) -> PathBuf {
         self.take(path, |value, _| match value {
-            JobValue::Text(text) if !text.is_empty() => Some(PathBuf::from(text)),
+            JobValue::Text(text) if is_path(text) => Some(PathBuf::from(text)),
             _ => None,
         })
         .unwrap_or_default()

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use paceline_observe::pace::BEHIND;
-use paceline_observe::{BestTest, Rank, StopTest, short_seconds};
+use paceline_observe::{BestTest, Rank, StopTest, VerdictKind, short_seconds};
 
 use paceline_record::names::files;
 use paceline_record::{Summary, TaskSummary};
@@ -64,7 +64,9 @@ pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> Str
     if let Some(verdict) = &summary.verdict {
         line("verdict", verdict.text.clone());
     }
-    if summary.ranking.len() > 1 {
+    let is_short =
+        summary.verdict.as_ref().is_some_and(|verdict| verdict.kind == VerdictKind::TooShort);
+    if summary.ranking.len() > 1 && !is_short {
         line("slowest", slowest(&summary.ranking));
     }
     text.push('\n');
@@ -167,15 +169,24 @@ fn tasks_table(summary: &Summary, width: Option<usize>) -> String {
             None => tables.push(vec![titles, row]),
         }
     }
-    tables.iter_mut().for_each(|rows| drop_if_none(rows, "dropped"));
+    for rows in &mut tables {
+        drop_if_none(rows, &["dropped"], "0");
+        // A run of one process exchanges nothing.
+        drop_if_none(rows, &["pull", "push", "wait"], NO_SHARE);
+        drop_if_none(rows, &["sent MB"], "0.0");
+    }
     fitted_tables(&tables, &DROPPABLE, width)
 }
 
-/// Removes a column of zeros.
-fn drop_if_none(rows: &mut [Vec<String>], title: &str) {
-    let Some(at) = rows[0].iter().position(|head| head == title) else { return };
-    if rows[1..].iter().all(|row| row[at] == "0") {
-        rows.iter_mut().for_each(|row| drop(row.remove(at)));
+/// A share of the time in percent that is nothing.
+const NO_SHARE: &str = "0.0 %";
+
+/// Removes columns that have nothing but zeros.
+fn drop_if_none(rows: &mut [Vec<String>], titles: &[&str], zero: &str) {
+    let is_named = |title: &String| titles.contains(&title.as_str());
+    let named: Vec<_> = (0..rows[0].len()).rev().filter(|&at| is_named(&rows[0][at])).collect();
+    if rows[1..].iter().all(|row| named.iter().all(|&at| row[at] == zero)) {
+        rows.iter_mut().for_each(|row| named.iter().for_each(|&at| drop(row.remove(at))));
     }
 }
 
@@ -193,7 +204,7 @@ fn cells(task: &TaskSummary) -> Vec<(String, String)> {
         cells.push((phase, format!("{:.1} %", 100.0 * share)));
     }
     if let (Some(mean), Some(max)) = (task.staleness_mean, task.staleness_max) {
-        cells.push(("staleness", format!("{mean:.2}, max {max}")));
+        cells.push(("staleness", format!("{mean:.2}, max {}", grouped(max))));
     }
     let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
     cells.extend([
@@ -206,7 +217,7 @@ fn cells(task: &TaskSummary) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use paceline_observe::{GradientTime, ranking};
+    use paceline_observe::{GradientTime, Shares, Verdict, ranking};
 
     use super::*;
 
@@ -241,6 +252,39 @@ mod tests {
             assert!(widest <= width, "{width}: {text}");
             assert!(text.contains("worker:1"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_run_of_one_process_has_no_columns_of_exchanges() {
+        let phase = |(name, seconds): (&str, f64)| (name.to_owned(), seconds.into());
+        let of = |push: f64| {
+            let phases = [("input", 0.1), ("pull", 0.0), ("compute", 0.9), ("push", push)];
+            let phases = phases.map(phase).into_iter().collect();
+            let task = TaskSummary { seconds: 1.0, phases, ..TaskSummary::default() };
+            let text = tasks_table(&Summary { tasks: vec![task], ..Summary::default() }, None);
+            text.lines().next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of(0.0), "task steps seconds input compute CPU s peak MB");
+        assert_eq!(of(0.01), "task steps seconds input pull compute push CPU s peak MB");
+    }
+
+    #[test]
+    fn no_worker_is_called_slow_in_a_run_that_is_too_short_to_judge() {
+        let verdict = |kind| Verdict {
+            kind,
+            text: "a sentence".into(),
+            evidence: String::new(),
+            shares: Shares::default(),
+            advice: Vec::new(),
+        };
+        let ranking = ranking(vec![GradientTime::new("w0", 2.0), GradientTime::new("w1", 9.0)]);
+        let text = |kind| {
+            let judged =
+                Summary { ranking: ranking.clone(), verdict: Some(verdict(kind)), ..summary() };
+            closing_table(&judged, Path::new("runs/digits"), None)
+        };
+        assert!(text(VerdictKind::Compute).contains("slowest      w1 9.000 ms (4.5 times"));
+        assert!(!text(VerdictKind::TooShort).contains("slowest"));
     }
 
     #[test]

@@ -114,12 +114,12 @@ struct Curves {
 }
 
 impl Curves {
-    fn new(events: &mut EventWriter, loss_every: Option<u64>) -> Self {
+    fn new(events: &mut EventWriter, config: &EventLogConfig) -> Self {
         let begun = Instant::now();
         Self {
             tests: TestCurves::new(events, begun),
-            losses: LossCurve::new(events, loss_every, begun),
-            phases: PhaseCurves::new(events),
+            losses: LossCurve::new(events, config.loss_every, begun),
+            phases: PhaseCurves::new(events, config.traffic_peers.is_empty()),
             table: TableCurves::new(events),
             tensors: TensorCurves::new(begun),
         }
@@ -131,7 +131,7 @@ impl EventLog {
     pub fn create(dir: &Path, config: EventLogConfig) -> Result<Self, RunFileError> {
         let mut events =
             EventWriter::create(dir).map_err(RunFileError::at("make an event file in", dir))?;
-        let curves = Curves::new(&mut events, config.loss_every);
+        let curves = Curves::new(&mut events, &config);
         let telemetry = Telemetry::new(dir, config.reserve_bytes, config.notice.clone());
         let peers = &config.traffic_peers;
         let start = |spacing| ResourceCurves::start(dir, spacing, peers, &mut events, &telemetry);

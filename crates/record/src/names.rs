@@ -13,6 +13,8 @@ pub mod files {
     /// The complete job, in the run directory. A directory that holds one is a run directory. A
     /// session of the library has no job; a [`LibraryJob`](crate::LibraryJob) takes its place.
     pub const JOB: &str = "job.toml";
+    /// How a run over a table turns rows into features, in the run directory.
+    pub const FEATURIZER: &str = "featurizer.json";
     /// The run in numbers, in the run directory. The coordinator writes it last, so a run
     /// directory that holds one belongs to a run that has ended.
     pub const SUMMARY: &str = "summary.json";

@@ -24,6 +24,19 @@ pub(crate) struct WorkerProgress {
     pub(crate) touched: TouchedKeys,
 }
 
+/// The time of a phase of a task without peers, as its summary has it: everything except input and
+/// tests is computation.
+fn alone(spent: &PhaseTotals, phase: Phase, tested: Duration) -> Duration {
+    let input = spent.of(Phase::Input);
+    let wait = tested.min(spent.of(Phase::Wait));
+    match phase {
+        Phase::Input => input,
+        Phase::Compute => spent.elapsed().saturating_sub(input + wait),
+        Phase::Wait => wait,
+        Phase::Pull | Phase::Push => Duration::ZERO,
+    }
+}
+
 /// Writes the curves of a worker's phases and of its time to a gradient.
 #[derive(Debug)]
 pub(crate) struct PhaseCurves {
@@ -41,12 +54,15 @@ pub(crate) struct PhaseCurves {
     /// The same for the threads that compute for it.
     compute_delay: Option<ComputeDelay>,
     before: Option<WorkerProgress>,
+    /// Whether the task has no peers.
+    is_alone: bool,
 }
 
 impl PhaseCurves {
-    /// Curves in this event file.
-    pub(crate) fn new(events: &mut EventWriter) -> Self {
+    /// Curves in this event file. A task that `is_alone` has no peers.
+    pub(crate) fn new(events: &mut EventWriter, is_alone: bool) -> Self {
         Self {
+            is_alone,
             phases: Phase::ALL.map(|phase| events.tag(&tags::phase_percent(phase.name()))),
             evaluation: events.tag(tags::EVALUATION_PERCENT),
             gradient: events.tag(tags::GRADIENT_MS),
@@ -79,10 +95,11 @@ impl PhaseCurves {
             return Ok(());
         }
         let percent = |time: Duration| (100.0 * time.as_secs_f64() / seconds) as f32;
-        for (tag, phase) in self.phases.iter().zip(Phase::ALL) {
-            events.scalar(tag, step, percent(spent.of(phase)))?;
-        }
         let tested = now.tested.saturating_sub(before.tested);
+        for (tag, phase) in self.phases.iter().zip(Phase::ALL) {
+            let time = if self.is_alone { alone(&spent, phase, tested) } else { spent.of(phase) };
+            events.scalar(tag, step, percent(time))?;
+        }
         if !now.tested.is_zero() {
             events.scalar(&self.evaluation, step, percent(tested))?;
         }

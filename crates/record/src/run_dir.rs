@@ -40,6 +40,13 @@ impl RunDir {
         if wanted.exists() && !wanted.is_dir() {
             return Err(refused("this is a file"));
         }
+        if let Some(file) = wanted.ancestors().skip(1).find(|above| above.is_file()) {
+            return Err(RunFileError::Refused(format!(
+                "run directory {}: {} is a file, and not a directory; name another directory",
+                wanted.display(),
+                file.display()
+            )));
+        }
         if fs::read_dir(wanted).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(refused("it is not empty"));
         }
@@ -328,5 +335,15 @@ mod tests {
         let refused = RunDir::create(dir.path()).unwrap_err();
         assert!(matches!(refused, RunFileError::Refused(_)), "{refused}");
         assert_eq!(fs::read(dir.path().join("x")).unwrap(), b"1");
+    }
+
+    #[test]
+    fn a_file_on_the_way_to_the_directory_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "1").unwrap();
+        let refused = RunDir::create(file.join("run")).unwrap_err().to_string();
+        let says = format!("{} is a file, and not a directory", file.display());
+        assert!(refused.contains(&says), "{refused}");
     }
 }

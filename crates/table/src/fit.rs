@@ -203,16 +203,27 @@ fn learnt_codes(
     Ok(CategoryCodes::Vocabulary { words })
 }
 
+/// So many different labels are classes only if most of them occur more than once.
+const MOST_FEW_CLASSES: usize = 21;
+
 fn learnt_classes(name: &str, stats: &ColumnStats) -> Result<Vec<String>, DataError> {
     let ColumnStats::Counts(counts) = stats else { return Ok(Vec::new()) };
     let labels = counts.iter().map(|(label, _)| String::from_utf8_lossy(&label).into_owned());
     let classes = sorted_classes(labels);
+    let rows: u64 = counts.iter().map(|(_, count)| count).sum();
     match classes.len() {
         0 => Err(refused(format!("the column {name:?} has no label in any row"))),
         1 => Err(refused(format!(
             "every label in the column {name:?} is {:?}; there must be at least two classes",
             classes[0]
         ))),
+        count @ MOST_FEW_CLASSES..=MOST_CLASSES if rows < 2 * count as u64 => {
+            Err(refused(format!(
+                "the label {name:?} has {count} different values in {rows} rows, so its values are \
+                 not classes; models for numbers are not supported, and another column becomes \
+                 the label by data.columns.NAME = \"label\""
+            )))
+        }
         2..=MOST_CLASSES => Ok(classes),
         count => Err(refused(format!(
             "the label {name:?} has {count} different values, but there are at most \

@@ -415,3 +415,15 @@ fn the_featurizer_of_an_earlier_run_is_used_again_until_the_file_changes() {
     assert_ne!(first.featurizer, more.featurizer);
     assert_eq!(more.rows.train.len(), 5);
 }
+
+#[test]
+fn a_label_with_a_value_for_each_row_is_no_class() {
+    let rows = |count: u32, label: fn(u32) -> f64| {
+        let row = |i: u32| format!("{},{:.2}\n", i % 7, label(i));
+        Tables::new().open("size,label\n".to_owned() + &(0..count).map(row).collect::<String>())
+    };
+    let error = rows(100, |i| f64::from(i) * 1.37).unwrap_err().to_string();
+    assert!(error.contains("\"label\" has 100 different values in 100 rows"), "{error}");
+    assert_eq!(rows(100, |i| f64::from(i % 50)).unwrap().featurizer.classes().len(), 50);
+    assert_eq!(rows(20, f64::from).unwrap().featurizer.classes().len(), 20);
+}

@@ -162,9 +162,8 @@ fn list_file(path: &Path, observer: &mut dyn OpenObserver) -> Result<Listing, Da
             continue;
         }
         // The class is last, so a file's name may contain spaces.
-        let (file, class) = line
-            .rsplit_once([' ', '\t'])
-            .ok_or_else(|| bad(number, format!("{line:?} is not a picture and its class")))?;
+        let (file, class) =
+            line.rsplit_once([' ', '\t']).ok_or_else(|| bad(number, no_class(line)))?;
         classes.add(class).map_err(|what| bad(number, what))?;
         files.push(Path::new(file.trim_end()).into());
     }
@@ -173,6 +172,13 @@ fn list_file(path: &Path, observer: &mut dyn OpenObserver) -> Result<Listing, Da
     }
     let root = path.parent().unwrap_or(Path::new("")).into();
     Ok(classes.into_listing(root, files))
+}
+
+fn no_class(line: &str) -> String {
+    format!(
+        "{line:?} is not a picture and its class; a line is the path of a picture, a space and its \
+         class"
+    )
 }
 
 /// The classes of a list file: all numbers, or all names.

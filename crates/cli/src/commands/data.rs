@@ -37,14 +37,16 @@ pub(super) fn list() -> Result<(), Failure> {
             all.retain(|status| status.is_complete());
         }
         for status in all {
+            let mut place = format!("{} ({})", status.dir.display(), status.kind);
             let state = if status.is_complete() {
                 format!("complete, {} MB", status.bytes / 1_000_000)
             } else if status.exists {
-                format!("incomplete: lacks {}", status.missing.join(", "))
+                // The last column is the one that wraps.
+                place.push_str(&format!(", lacks {}", status.missing.join(", ")));
+                "incomplete".into()
             } else {
                 "missing".into()
             };
-            let place = format!("{} ({})", status.dir.display(), status.kind);
             rows.push(vec![known.name().to_owned(), state, place]);
         }
     }

@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use super::output::print;
 use super::predict::scoring_text;
 use super::read_job::{keep_defaults, read_job};
-use super::trained_model::{load_trained, model_path, score_failure, test_set};
+use super::trained_model::{
+    check_same_features, load_trained, model_path, score_failure, test_set,
+};
 use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::describe_model::describe_model;
@@ -133,6 +135,7 @@ fn evaluate_job(args: &EvaluateArgs, file: Option<PathBuf>) -> Result<Evaluated,
     let stop = StopSource { interrupt: Interrupt::default(), channel: None };
     let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
     let description = describe_model(&plan, &data)?;
+    check_same_features(&path, &plan, &description)?;
     // The model file holds all parameters, however the model was trained.
     let workload = whole_workload(&plan, data);
     let params = model_file::load(&path, &workload.layout()?)?;

@@ -284,8 +284,7 @@ impl SparseRows {
         if test_rows < all {
             return Ok(());
         }
-        let what = format!("{test_rows} of {all} rows cannot be held out to test on");
-        Err(DataError::Examples { what })
+        Err(DataError::HoldOut { wanted: test_rows, all })
     }
 
     /// The number of rows.

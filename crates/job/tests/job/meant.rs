@@ -11,6 +11,7 @@ fn words_of_other_programs_name_what_means_the_same_here() {
         ("train.optimizer.learning_rate", "train.optimizer.rate"),
         ("train.batch_size", "train.batch"),
         ("data.label", "data.columns.NAME = \"label\""),
+        ("cluster.bound", "cluster.staleness"),
         ("checkpoint.every", "checkpoint.every_steps or checkpoint.every_seconds"),
     ] {
         let error = format!("job:1: {key} is not a key; did you mean {here}?");
@@ -38,4 +39,56 @@ fn the_ending_of_a_file_says_what_it_is() {
         let job = job.explain();
         assert!(job.contains(&format!("kind = {kind:?}")), "{path}: {job}");
     }
+}
+
+#[test]
+fn keys_in_capitals_name_the_key() {
+    assert_eq!(
+        problems("", &["TRAIN.BATCH=3"]),
+        ["--set TRAIN.BATCH=3: TRAIN.BATCH is not a key; did you mean train.batch?"]
+    );
+}
+
+#[test]
+fn a_job_in_another_language_is_recognised() {
+    for (text, language) in [
+        ("{\"data\": {\"kind\": \"digits\"}}", "JSON"),
+        ("# a job\ndata:\n  kind: digits\n", "YAML"),
+        ("---\nname: x\n", "YAML"),
+        ("\0\u{1}", "binary data"),
+    ] {
+        let error = &problems(text, &[])[0];
+        let says = format!("this looks like {language}, but a job is a TOML file");
+        assert!(error.contains(&says), "{error}");
+    }
+}
+
+#[test]
+fn what_a_file_has_twice_is_named() {
+    let twice = |text: &str| problems(text, &[]);
+    let key = "job:3: batch is there twice; remove one of them";
+    assert_eq!(twice("[train]\nbatch = 10\nbatch = 20"), [key]);
+    let section = "job:3: data is there twice; remove one of them";
+    assert_eq!(twice("[data]\nkind = \"digits\"\n[data]\nshuffle = true"), [section]);
+}
+
+#[test]
+fn a_job_is_a_file_of_this_machine() {
+    let error = |path: &str| RawJob::read(path.as_ref()).unwrap_err().to_string();
+    let address = "https://example.com/job.toml: cannot read the job file: this is an address; \
+                   fetch the file first, and give its path";
+    assert_eq!(error("https://example.com/job.toml"), address);
+    assert!(error("-").ends_with("a job is read from a file, not from standard input"));
+}
+
+#[test]
+fn paths_of_data_are_neither_addresses_nor_unreplaced() {
+    let address = problems("", &["data.path=https://example.com/a.csv"]);
+    let says = "data.path must be a path, not the text \"https://example.com/a.csv\"; fetch the \
+                file first, and give its path";
+    assert!(address[0].ends_with(says), "{address:?}");
+    let home = std::env::var("HOME").unwrap();
+    let tilde = problems("", &["data.path=~/a.csv"]);
+    let says = format!("; the shell has not replaced the ~: write {home}/a.csv");
+    assert!(tilde[0].ends_with(&says), "{tilde:?}");
 }

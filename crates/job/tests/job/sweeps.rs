@@ -222,7 +222,7 @@ fn too_many_runs_are_a_mistake() {
     let axis = |key: &str| format!("\"{key}\" = {:?}\n", (1..=100).collect::<Vec<_>>());
     let keys = ["train.batch", "train.stop.epochs", "train.evaluate.every", "cluster.workers"];
     let toml = format!("[sweep]\n{}", keys.map(axis).concat());
-    check_refused(&toml, &[], &["at most 10000 are allowed"]);
+    check_refused(&toml, &[], &["sweep has 100000000 runs; at most 10000 are allowed"]);
 }
 
 #[test]

@@ -104,11 +104,19 @@ pub(super) fn map(file: &File, path: &Path) -> io::Result<FileMap> {
     FileMap::of(file, path)
 }
 
+/// Whether a line of an identity has the digest of a table's featuriser.
+fn is_featurizer(line: &str) -> bool {
+    line.starts_with("featurizer ")
+}
+
 /// Describes the first difference between two identities.
 fn difference(found: &str, wanted: &str) -> String {
     let mut pairs =
         found.lines().map(Some).chain([None]).zip(wanted.lines().map(Some).chain([None]));
     match pairs.find(|(found, wanted)| found != wanted) {
+        Some((Some(found), Some(wanted))) if [found, wanted].map(is_featurizer) == [true; 2] => {
+            "stale: the table has changed, or how its columns are used".into()
+        }
         Some((Some(found), Some(wanted))) => {
             format!("stale: built from `{found}`, but the job needs `{wanted}`")
         }

@@ -27,6 +27,8 @@ const view = {
   log: false,
   theme: 'light',
 };
+// How often tables change at most.
+const TABLES_EVERY_MS = 900;
 const shared = {
   view,
   moveCursor,
@@ -43,6 +45,7 @@ let chosen = [],
   stream = null,
   isDue = false,
   tablesAt = 0,
+  tablesTimer = 0,
   zoomRequests = 0;
 
 function shownRuns() {
@@ -143,7 +146,12 @@ function show() {
   for (const [spec, chart] of specs(runs)) chart.update(spec);
   // Tables may lag behind the charts, and must not change while the reader selects text in them.
   const isHeld = $('tables').contains(document.activeElement) || String(getSelection());
-  if ((Date.now() - tablesAt > 900 && !isHeld) || !$('tables').children.length) {
+  const wait = tablesAt + TABLES_EVERY_MS - Date.now();
+  clearTimeout(tablesTimer);
+  if ((wait > 0 || isHeld) && $('tables').children.length) {
+    // No further update may come.
+    tablesTimer = setTimeout(redraw, isHeld ? TABLES_EVERY_MS : wait);
+  } else {
     tablesAt = Date.now();
     if (one) showDetails($('tables'), one);
     else showComparison($('tables'), runs, view.theme);

@@ -17,10 +17,11 @@ export function showWhat(into, run) {
     if (f.servers) cluster.push(counted(f.servers, 'server'));
   }
   const batch = job['train.global_batch'] ?? job['train.batch'] ?? summary?.batch;
+  const rate = job['train.optimizer.rate'] ?? job['train.rate'];
+  const optimizer = [job['train.optimizer.kind'], rate && `rate ${rate}`];
   const more = [
     ['Batch', batch],
-    ['Optimizer', job['train.optimizer.kind']],
-    ['Learning rate', job['train.optimizer.rate'] ?? job['train.rate']],
+    ['Optimizer', optimizer.filter(Boolean).join(', ')],
     ['Seed', job.seed],
   ];
   const parts = [
