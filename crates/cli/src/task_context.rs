@@ -18,7 +18,7 @@ use paceline_record::{
 };
 
 use crate::Failure;
-use crate::describe_model::{describe_model, keep_features};
+use crate::describe_model::describe_model;
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::metrics::{Metrics, MetricsTask};
@@ -26,7 +26,7 @@ use crate::progress::{Progress, write_line};
 use crate::stop_source::StopSource;
 use crate::task_recorders::{MetricsRecorder, ProgressRecorder, ServerRecorders};
 use crate::train_options::has_finished;
-use paceline_job::Plan;
+use paceline_job::{Plan, keep_features};
 
 /// Parameters that are written to the model's file at a time.
 const WRITE_FLOATS: usize = 4 << 20;

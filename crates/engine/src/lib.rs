@@ -77,7 +77,6 @@ mod server_overlap;
 mod server_reporter;
 mod server_task;
 mod server_trace;
-mod server_values;
 mod session;
 mod session_context;
 mod session_run;
@@ -103,7 +102,7 @@ mod workload;
 
 pub use paceline_checkpoint as checkpoint;
 pub use paceline_checkpoint::{FeatureMove, StartModel, StartTensor, StepLayout, layout_digest};
-pub use paceline_exchange::{JobIdentity, WireFormat};
+pub use paceline_exchange::{FactorChoice, JobIdentity, WireFormat};
 pub use paceline_net::LossReport;
 pub use paceline_observe::{BestSettings, Divergence, StopReason, TestMetric};
 
@@ -116,12 +115,12 @@ pub use server_task::{ServerTask, run_server};
 pub use session::{Session, SessionReport};
 pub use session_context::{ContextFactory, SessionDescription, SessionTask};
 pub use settings::{
-    CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Slowdown,
-    Stop, TestHooks, Timeouts, TrainSettings,
+    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Slowdown, Stop,
+    TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
 pub use slot_manager::EnrolledWorker;
-pub use step_pieces::{ExchangeConditions, route_pieces, travels_in_pieces};
+pub use step_pieces::exchange_conditions;
 pub use task_place::TaskPlace;
 pub use test_watch::TestWatch;
 pub use training_task::{Threads, TrainingTask};

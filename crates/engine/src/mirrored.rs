@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::thread;
 
+use paceline_exchange::travels_in_pieces;
 use paceline_observe::Recorder;
 
 use crate::checkpoint_spec::ShardPlace;
@@ -13,7 +14,7 @@ use crate::loop_trace::traced;
 use crate::mesh_link::{MeshLink, MeshModel, MeshStart};
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
-use crate::step_pieces::{ExchangeConditions, step_pieces, travels_in_pieces};
+use crate::step_pieces::{exchange_conditions, step_pieces};
 use crate::step_recorder::StepRecorder;
 use crate::step_stop::{StepStop, StopRole};
 use crate::test_runner::BackgroundEvaluator;
@@ -28,7 +29,7 @@ pub(crate) fn train_replica(
 ) -> Result<Option<RunReport>, TrainError> {
     let (settings, workload, place) = (task.settings, task.workload, task.place);
     let (slot, loop_threads) = (place.slot.unwrap_or(0), task.threads.per_loop(1));
-    let conditions = ExchangeConditions::new(settings, place.slots);
+    let conditions = exchange_conditions(settings, place.slots);
     let mut model = workload.small_model()?;
     // The model that trains says whether a batch is one block.
     let is_built =

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use paceline_exchange::{PullPurpose, StepPiece};
 use paceline_model::AlignedBuffer;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_net::{ConnectConfig, KeyedGradient, LinkError, ServerConnections};
+use paceline_net::{ConnectConfig, KeyedGradient, LinkError, ServerConnections, SparseValues};
 use paceline_observe::merge_reports;
 use paceline_observe::trace::SideTrack;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
@@ -16,7 +16,6 @@ use crate::error::TrainError;
 use crate::link::{DenseLink, Link, PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::OverlappedLink;
-use crate::server_values::SparseValues;
 use crate::settings::Mode;
 use crate::step_stop::{StepStop, StopRole};
 
@@ -213,7 +212,7 @@ impl Link for ServerLink<'_> {
         let Done(()) = sparse.complete(&mut self.connections, observer)? else {
             return Ok(Rewound);
         };
-        sparse.peek(&mut self.connections, keys.unwrap_or_default(), observer)
+        Ok(sparse.peek(&mut self.connections, keys.unwrap_or_default(), observer)?)
     }
 
     fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use paceline_data::{OnBad, SparseRows, TrainTest};
-use paceline_exchange::WireFormat;
+use paceline_exchange::{FactorChoice, WireFormat};
 use paceline_model::{EntryPolicy, Layout, Model, OptimizerSpec, Sgd, SparseModel};
 use paceline_observe::{BestSettings, Recorder, Summary};
 
@@ -16,8 +16,8 @@ use crate::session_context::{
 };
 use crate::session_run::SessionRun;
 use crate::settings::{
-    CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
-    TestHooks, Timeouts, TrainSettings,
+    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop, TestHooks,
+    Timeouts, TrainSettings,
 };
 use crate::sharing::Sharing;
 use crate::workload::{ModelSizing, ModelSource, Shuffle, TrainingData, Workload};

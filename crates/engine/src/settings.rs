@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_checkpoint::{PlannedEnd, StartModel, StepLayout};
-use paceline_exchange::{JobIdentity, WireFormat};
+use paceline_exchange::{FactorChoice, JobIdentity, WireFormat};
 use paceline_model::{EntryPolicy, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BestSettings, ModeKind, examples_per_step};
@@ -264,18 +264,6 @@ pub enum OnDivergence {
     Stop,
     /// The run continues.
     Continue,
-}
-
-/// Which gradients of dense layers travel as their two factors, from which every worker computes
-/// the gradient itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FactorChoice {
-    /// Those for which an estimate says that it is faster.
-    Auto,
-    /// All.
-    Always,
-    /// None.
-    Never,
 }
 
 /// What happens when a worker is lost.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use paceline_exchange::PeerRole;
+use paceline_exchange::{ExchangeConditions, FactorChoice, PeerRole, travels_in_pieces};
 use paceline_model::Model;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::trace::Tracer;
@@ -24,8 +24,8 @@ use crate::process_state::ProcessState;
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
 use crate::server_link::{ServerLink, ServerOverlap, StopConditions};
-use crate::settings::{FactorChoice, Mode};
-use crate::step_pieces::{ExchangeConditions, step_pieces, travels_in_pieces};
+use crate::settings::Mode;
+use crate::step_pieces::{exchange_conditions, step_pieces};
 use crate::step_recorder::{StepRecorder, WorkDone};
 use crate::step_stop::{StepStop, StopRole};
 use crate::task_place::ModelIdentity;
@@ -194,7 +194,7 @@ impl SlotThread<'_> {
         let conditions = ExchangeConditions {
             choice: FactorChoice::Never,
             // Even one worker's gradient travels.
-            ..ExchangeConditions::new(task.settings, task.place.slots.max(2))
+            ..exchange_conditions(task.settings, task.place.slots.max(2))
         };
         let params = task.workload.small_model()?.layout().len();
         let is_sparse = task.workload.is_sparse();

@@ -144,9 +144,9 @@ pub use message::{
     Hello, MessageError, PeerRole, ProcessName, Refusal, RefuseCode, TaskReport, Welcome,
 };
 pub use replica::{
-    CompletedPiece, Contributor, GreetError, KnownPart, LentState, PeerFrame, PeerSource,
-    PeerTarget, Replica, ReplicaConfig, ReplicaError, ReplicaEvent, StepMemory, StepPiece,
-    WholeGradient,
+    CompletedPiece, Contributor, ExchangeConditions, FactorChoice, GreetError, KnownPart,
+    LentState, PeerFrame, PeerSource, PeerTarget, Replica, ReplicaConfig, ReplicaError,
+    ReplicaEvent, StepMemory, StepPiece, WholeGradient, route_pieces, travels_in_pieces,
 };
 pub use server::{
     ChunkMarks, GradientStage, Host, Level, Outcome, PayloadLimits, ResumeState, Server,

@@ -53,7 +53,7 @@ pub use elementwise::each;
 pub use exp::exp_below_zero;
 pub use finite::{all_finite, all_finite_bf16};
 pub use key_places::{KeyPart, KeyPlaces, KeyRun};
-pub use keys::Compactor;
+pub use keys::{Compactor, RowLayout};
 pub use mean::{Weighted, add_scaled, scale, set_scaled_pair};
 pub use outer::{OUTER_ROWS, OutputGrad, outer_rows};
 pub use output_mode::OutputMode;

@@ -93,7 +93,7 @@ pub use optimizer::{
     AdaGrad, Adam, Ftrl, GroupSettings, MAX_STATES, Momentum, Optimizer, OptimizerSpec,
     OptimizerState, ParamUpdate, Sgd,
 };
-pub use paceline_kernels::{KeyPart, KeyPlaces, KeyRun};
+pub use paceline_kernels::{KeyPart, KeyPlaces, KeyRun, RowLayout};
 pub use row::Row;
 pub use schedule::Schedule;
 pub use score_feed::{ScoreFeed, ScoreObserver};

@@ -109,7 +109,7 @@ mod socket;
 mod spin_wait;
 mod traffic;
 
-pub use connections::{ConnectConfig, ServerConnections};
+pub use connections::{ConnectConfig, ServerConnections, SparseValues};
 pub use error::LinkError;
 pub use join_info::request_join_info;
 pub use mesh::{KeyedGradient, LocalGradient, LossReport, Mesh, MeshConfig, PieceOutcome};

@@ -19,9 +19,7 @@ use serde_json::{Value, json};
 use super::output::print;
 use super::predict::scoring_text;
 use super::read_job::{keep_defaults, read_job};
-use super::trained_model::{
-    check_same_features, load_trained, model_path, score_failure, test_set,
-};
+use super::trained_model::{load_trained, model_path, score_failure, test_set};
 use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::describe_model::describe_model;
@@ -34,6 +32,7 @@ use crate::progress::{Progress, write_line};
 use crate::stop_source::StopSource;
 use crate::workload::whole_workload;
 use paceline_data::OnBad;
+use paceline_job::check_same_features;
 use paceline_terminal::{counted, wrap_output};
 
 /// The matrix of more classes is not kept in the run directory.

@@ -1,8 +1,7 @@
 //! How each layer's gradient travels in `mirrored`, for `paceline explain`.
 
-use paceline_engine::{
-    ExchangeConditions, Mode, ModelSizing, ModelSource, TestHooks, route_pieces, travels_in_pieces,
-};
+use paceline_engine::{Mode, ModelSizing, ModelSource, TestHooks, exchange_conditions};
+use paceline_exchange::{ExchangeConditions, route_pieces, travels_in_pieces};
 use paceline_job::{ModelKind, Plan};
 use paceline_model::{LayerPiece, memory_text};
 
@@ -31,7 +30,7 @@ pub(super) fn layers(plan: &Plan, workers: usize) -> Result<String, Failure> {
     let Some(layered) = model.layered() else { return Ok(String::new()) };
     let pieces = layered.pieces();
     let settings = plan.settings([0; 32].into(), TestHooks::default());
-    let conditions = ExchangeConditions::new(&settings, workers);
+    let conditions = exchange_conditions(&settings, workers);
     if workers < 2 {
         return Ok(String::new());
     }

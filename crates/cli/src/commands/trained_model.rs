@@ -7,19 +7,19 @@ use paceline_data::DataError;
 use paceline_data::sniff::{FileKind, sniff_file};
 use paceline_engine::TrainingData;
 use paceline_record::names::files;
-use paceline_record::{InputKind, ModelDescription, check_model_digest, model_file};
+use paceline_record::{ModelDescription, check_model_digest, model_file};
 use paceline_score::{ExampleInput, ExampleSource, ScoreError, TrainedModel};
 
 use super::read_job::{keep_defaults, read_job};
 use super::run_path::check_exists;
 use crate::Failure;
 use crate::data_display::DataDisplay;
-use crate::describe_model::{are_same_features, describe_model};
+use crate::describe_model::describe_model;
 use crate::interrupt::Interrupt;
 use crate::job_args::JobArgs;
 use crate::load_data::load_data;
 use crate::stop_source::StopSource;
-use paceline_job::{DataKind, Plan, RawJob};
+use paceline_job::{Plan, RawJob, check_same_features, not_a_run};
 
 /// A trained model, and the file it is from.
 pub(crate) struct LoadedModel {
@@ -37,7 +37,7 @@ pub(crate) fn model_path(path: &Path) -> Result<PathBuf, Failure> {
         return Ok(file);
     }
     if !path.join(files::JOB).is_file() {
-        return Err(not_a_run(path));
+        return Err(not_a_run(path).into());
     }
     let shown = file.display();
     let why = format!("{shown}: there is no such file; a run writes its model when it ends");
@@ -57,18 +57,6 @@ fn check_is_model(file: &Path) -> Result<(), Failure> {
         file.display(),
         kind.describe()
     )))
-}
-
-/// Refuses a directory that is not a run's, and names a run in it.
-fn not_a_run(dir: &Path) -> Failure {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let runs = entries.map(|entry| entry.path()).filter(|run| run.join(files::MODEL).is_file());
-    let newest = runs.max_by_key(|run| run.metadata().and_then(|about| about.modified()).ok());
-    let hint = match newest {
-        Some(run) => format!("; it contains runs: name one of them, such as {}", run.display()),
-        None => format!(": it has neither {} nor {}", files::JOB, files::MODEL),
-    };
-    Failure::Usage(format!("{}: this is not the directory of a run{hint}", dir.display()))
 }
 
 /// Loads the model of a file or a run. A file of an earlier version does not say what its model
@@ -142,31 +130,6 @@ fn load_own_job(model: &Path) -> Result<(RawJob, Plan, TrainingData), OwnJobFail
         Ok((job, plan, data))
     };
     load().map_err(OwnJobFailure::Failed)
-}
-
-/// Refuses to test a model on a table that a job reads to other features than the model's: the
-/// parameters would belong to other columns and words.
-pub(crate) fn check_same_features(
-    model: &Path,
-    plan: &Plan,
-    read: &ModelDescription,
-) -> Result<(), Failure> {
-    let saved = model_file::describe(model)?.map(|saved| saved.input.kind);
-    let (Some(InputKind::Table { table: saved }), InputKind::Table { table: read }) =
-        (saved, &read.input.kind)
-    else {
-        return Ok(());
-    };
-    let DataKind::Table(spec) = &plan.data.kind else { return Ok(()) };
-    if are_same_features(&saved, read) {
-        return Ok(());
-    }
-    let (model, table) = (model.display(), spec.path.display());
-    Err(Failure::Usage(format!(
-        "{table}: the table is not the one that {model} was trained on, or has changed since, so \
-         its columns and words would be taken for others; to test the model on the table as it \
-         is, name it: paceline evaluate {model} {table}"
-    )))
 }
 
 /// Converts a failure of scoring.

@@ -1,10 +1,10 @@
 //! Which settings of a session can be used.
 
-use paceline_exchange::WireFormat;
+use paceline_exchange::{FactorChoice, WireFormat};
 
 use super::Session;
 use crate::error::TrainError;
-use crate::settings::{FactorChoice, Mode, Stop};
+use crate::settings::{Mode, Stop};
 
 impl Session {
     /// Refuses settings that cannot be used, before anything is started or written.

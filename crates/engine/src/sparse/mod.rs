@@ -5,7 +5,6 @@ mod hogwild;
 mod in_place;
 mod new_table;
 mod row_by_row;
-mod row_layout;
 mod table_link;
 mod worker;
 

@@ -8,13 +8,13 @@
 
 use paceline_data::{BatchPlan, BatchWeights, SparseBuffer, SparseRows};
 use paceline_model::{
-    Batch, BlockColumns, Compactor, EntryTable, Layout, OutputMode, Rows, SparseModel, StepEvent,
+    Batch, BlockColumns, Compactor, EntryTable, Layout, OutputMode, RowLayout, Rows, SparseModel,
+    StepEvent,
 };
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
 use super::new_table::check_room;
-use super::row_layout::RowLayout;
 use super::table_link::TableLink;
 use crate::coordinator::Coordinator;
 use crate::error::TrainError;

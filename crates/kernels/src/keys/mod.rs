@@ -7,5 +7,7 @@
 
 mod compactor;
 mod first_seen;
+mod row_layout;
 
 pub use compactor::Compactor;
+pub use row_layout::RowLayout;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use paceline_model::Compactor;
+use super::Compactor;
 
 /// Marks a unique key that occurs once.
 const ONCE: u32 = u32::MAX;
@@ -11,17 +11,17 @@ const ONCE: u32 = u32::MAX;
 /// row uses their places again. Those that several rows have lie behind them, and the keys that
 /// every example touches are last, as models expect it.
 #[derive(Debug, Default)]
-pub(super) struct RowLayout {
+pub struct RowLayout {
     /// The place of each key of the batch, in the order of its rows.
-    pub(super) places: Vec<u32>,
+    pub places: Vec<u32>,
     /// The keys that occur once in the batch, in the order of its rows.
     own: Vec<u32>,
     /// Where the keys of each row begin among `own`, and their end.
     own_starts: Vec<usize>,
     /// All other keys, in the order of their places.
-    pub(super) shared: Vec<u32>,
+    pub shared: Vec<u32>,
     /// The most keys of a row that occur once in the batch: the places before the shared ones.
-    pub(super) most_own: usize,
+    pub most_own: usize,
     /// For each unique key how often it occurs, then its place or [`ONCE`].
     of_unique: Vec<u32>,
 }
@@ -29,13 +29,7 @@ pub(super) struct RowLayout {
 impl RowLayout {
     /// Lays out the entries of a batch whose rows begin at `starts` of `keys`. If the gradient has
     /// to be a whole, every key counts as one that several rows have.
-    pub(super) fn arrange(
-        &mut self,
-        starts: &[u32],
-        keys: &[u32],
-        compactor: &Compactor,
-        is_whole: bool,
-    ) {
+    pub fn arrange(&mut self, starts: &[u32], keys: &[u32], compactor: &Compactor, is_whole: bool) {
         let (unique, found) = (compactor.keys(), compactor.places());
         self.of_unique.clear();
         self.of_unique.resize(unique.len(), if is_whole { 2 } else { 0 });
@@ -79,12 +73,12 @@ impl RowLayout {
     }
 
     /// The keys that only this row has.
-    pub(super) fn own_keys(&self, row: usize) -> &[u32] {
+    pub fn own_keys(&self, row: usize) -> &[u32] {
         &self.own[self.own_range(row)]
     }
 
     /// The keys that only the row behind this one has, in halves.
-    pub(super) fn next_own_keys(&self, row: usize) -> (&[u32], &[u32]) {
+    pub fn next_own_keys(&self, row: usize) -> (&[u32], &[u32]) {
         if row + 2 < self.own_starts.len() {
             let keys = self.own_keys(row + 1);
             return keys.split_at(keys.len().div_ceil(2));

@@ -2,33 +2,36 @@
 
 use paceline_exchange::{ClientConfig, PullPurpose, max_keys};
 use paceline_model::AlignedBuffer;
-use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_net::{LinkObserver, ServerConnections};
 
-use crate::error::TrainError;
+use super::ServerConnections;
+use crate::LinkError;
+use crate::observer::LinkObserver;
+use crate::outcome::LinkOutcome::{self, Done, Rewound};
 
 /// The values that the link of a sparse model holds.
-pub(crate) struct SparseValues {
-    /// Keys on all servers together, and the parameters of each.
-    pub(crate) keys: usize,
-    pub(crate) width: usize,
+pub struct SparseValues {
+    /// Keys on all servers together.
+    pub keys: usize,
+    /// Parameters per key.
+    pub width: usize,
     /// The numbers at the end of the last key that are not parameters.
-    pub(crate) padding: usize,
+    pub padding: usize,
     /// Whether values travel while others are in use.
-    pub(crate) overlaps: bool,
-    /// The values of the batch to compute now and, if the link overlaps, of the next one.
-    pub(crate) current: AlignedBuffer,
-    pub(crate) next: AlignedBuffer,
-    pub(crate) peeked: AlignedBuffer,
+    pub overlaps: bool,
+    /// The values of the batch to compute now.
+    pub current: AlignedBuffer,
+    /// The values of the next batch, if the link overlaps.
+    pub next: AlignedBuffer,
+    peeked: AlignedBuffer,
     /// Values of more keys than one request may have.
-    pub(crate) joined: Vec<f32>,
+    joined: Vec<f32>,
     /// A push has not been answered yet.
-    pub(crate) in_flight: bool,
+    pub in_flight: bool,
 }
 
 impl SparseValues {
     /// What the link of this client holds, if its model is sparse.
-    pub(crate) fn new(client: &ClientConfig, overlaps: bool) -> Option<Self> {
+    pub fn new(client: &ClientConfig, overlaps: bool) -> Option<Self> {
         client.is_sparse.then(|| Self {
             keys: client.total_params,
             width: client.width,
@@ -43,12 +46,12 @@ impl SparseValues {
     }
 
     /// The values of some keys, for a test: in as many requests as they need.
-    pub(crate) fn peek(
+    pub fn peek(
         &mut self,
         connections: &mut ServerConnections,
         keys: &[u32],
         observer: &mut impl LinkObserver,
-    ) -> Result<LinkOutcome<&[f32]>, TrainError> {
+    ) -> Result<LinkOutcome<&[f32]>, LinkError> {
         let (purpose, most) = (PullPurpose::ReadOnly, max_keys(self.width));
         if keys.len() <= most {
             let peeked = connections.pull_keys(keys, purpose, &mut self.peeked, observer)?;
@@ -65,11 +68,11 @@ impl SparseValues {
     }
 
     /// Waits for the values that the last push requested, if it is not answered yet.
-    pub(crate) fn complete(
+    pub fn complete(
         &mut self,
         connections: &mut ServerConnections,
         observer: &mut impl LinkObserver,
-    ) -> Result<LinkOutcome, TrainError> {
+    ) -> Result<LinkOutcome, LinkError> {
         if self.in_flight {
             let place = if self.overlaps { &mut self.next } else { &mut self.current };
             let Done(()) = connections.wait_for_values(place, observer)? else {
