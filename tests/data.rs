@@ -231,7 +231,10 @@ fn interactions_change_labels_and_explain_says_what_models_can_reach() {
     assert_says(&sandbox.fails(2, &wrong), &["from 0 up to, but not including, 1"]);
     let explain = ["explain", "--set", "data.kind=clicks", "--set", "data.features=100000"];
     let said = sandbox.ok(&[&explain[..], &["--set", "data.interactions=0.3"]].concat()).stdout;
-    assert_says(&said, &["# clicks: the true odds have a test loss of 0.", "a linear model at"]);
+    assert_says(
+        &said,
+        &["# clicks: the true odds have a test loss of 0.", "a linear model reaches at best"],
+    );
     let said = sandbox.ok(&explain).stdout;
     assert!(said.contains("the true odds") && !said.contains("a linear model"), "{said}");
     let other = ["explain", "--set", "data.interactions=0.3"];

@@ -125,7 +125,7 @@ fn data_and_runs_in_place_of_a_job_file_are_recognised() {
 #[test]
 fn a_job_file_that_is_not_toml_is_named_with_the_line() {
     check("seed = 1\n[train\nbatch = 1", &["job.toml:2: "]);
-    check("seed = 1\nseed = 2", &["job.toml:2: ", "duplicate key"]);
+    check("seed = 1\nseed = 2", &["job.toml:2: seed is there twice"]);
     check(&format!("x = {}", "[".repeat(100_000)), &["job.toml:1: "]);
     check(&format!("{}x = 1", "a.".repeat(100_000)), &["job.toml: recursion limit"]);
 }

@@ -376,7 +376,7 @@ fn a_file_that_is_no_model_is_named_as_such() {
     let sandbox = Sandbox::new();
     sandbox.write("flowers.csv", "length,kind\n1.5,rose\n");
     let said = sandbox.fails(2, &["predict", "flowers.csv", "flowers.csv"]);
-    assert_says(&said, &["flowers.csv: this is not a model file"]);
+    assert_says(&said, &["flowers.csv: this is not a model: it looks like a table"]);
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn paths_that_are_not_there_are_named_first() {
     );
     assert_says(
         &sandbox.fails(2, &["evaluate", "empty"]),
-        &["empty/model.safetensors: there is no"],
+        &["error: empty: this is not the directory of a run"],
     );
     std::os::unix::fs::symlink("model.safetensors", sandbox.path("empty/model.safetensors"))
         .unwrap();

@@ -173,7 +173,7 @@ fn a_comparison_has_a_column_for_every_run_although_no_update_follows() {
     let runs = all.map(|run| format!("run={run}")).join("&");
     browser.open(&format!("http://{at}/#{runs}"));
     // A title for the names of figures, one for what is best, and one for each run.
-    browser.wait_for("document.querySelector('.compare tr').children.length === 7");
+    browser.wait_for("document.querySelector('.compare tr')?.children.length === 7");
     browser.assert_no_complaints();
 }
 

@@ -138,7 +138,7 @@ fn all_recorders_of_a_session_record() {
         assert_eq!(*seen.starts.lock().unwrap(), [RunStart::New]);
     }
     let twice = softmax().contexts(|_| Ok(Arc::new(()))).contexts(|_| Ok(Arc::new(())));
-    refused(twice, "one record or contexts");
+    refused(twice, "record or contexts only once");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn settings_that_cannot_be_used_are_refused() {
     refused(softmax().share(Sharing::servers(0)), "needs a server");
     refused(softmax().share(Sharing::mesh(2).mode(Mode::Single)), "one worker");
     let rounded = WireFormat::Bf16;
-    refused(softmax().share(Sharing::none().wire(rounded)), "nothing travels");
+    refused(softmax().share(Sharing::none().wire(rounded)), "sends nothing that could be rounded");
     let servers = Sharing::servers(1).workers(2);
     refused(sparse().share(servers.wire(rounded)), "bf16 is for dense models");
 }

@@ -344,7 +344,7 @@ mod tests {
         let rows: String = (0..100).map(|row| format!("{row}.5,{row}.25\n")).collect();
         let error = plan(&format!("a,b\n{rows}"), &[]).unwrap_err();
         assert!(error.contains("data.columns.NAME = \"label\""), "{error}");
-        assert!(error.contains("if it is to be \"b\""), "{error}");
+        assert!(error.contains("if you mean \"b\""), "{error}");
         assert!(error.contains("predicts classes, not numbers"), "{error}");
     }
 }

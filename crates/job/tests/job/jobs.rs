@@ -238,7 +238,7 @@ fn everything_is_reported_at_once_in_the_order_of_the_file() {
 
 #[test]
 fn invalid_toml_is_refused_with_its_line() {
-    assert!(problems("seed = 1\nseed = 2", &[])[0].starts_with("job:2: duplicate key"));
+    assert!(problems("seed = 1\nseed = 2", &[])[0].starts_with("job:2: seed is there twice"));
     assert!(problems("seed = 1\n\n[train", &[])[0].starts_with("job:3: "));
     assert!(problems("seed = ", &[])[0].starts_with("job:1: "));
 }

@@ -37,7 +37,7 @@ fn patience_keeps_the_best_model_and_tests_at_a_fixed_interval() {
     let every = ["train.stop.patience=5", "train.evaluate.every=auto"];
     refused(&every, &["train.evaluate.every is \"auto\"", "train.stop.patience is set"]);
     let auc = ["train.stop.patience=5", "train.metric=auc"];
-    refused(&auc, &["train.metric is \"auc\"", "softmax has not"]);
+    refused(&auc, &["train.metric is \"auc\"", "but softmax does not"]);
     assert!(job(&[&auc[..], &["model.kind=logistic"]].concat()).check().is_ok());
 }
 
