@@ -209,7 +209,8 @@ fn a_slow_worker_delays_no_other_in_async_and_none_beyond_the_bound_in_bounded()
         let bound = ["cluster.staleness=2"];
         let more = if mode == "bounded" { &bound[..] } else { &[] };
         let mut command = sandbox.cluster(mode, mode, &[&settings[..], more].concat());
-        command.env("PACELINE_TEST_SLOW", "1:12");
+        // So slow that a worker that starts a second earlier makes few steps in it.
+        command.env("PACELINE_TEST_SLOW", "1:100");
         let output = RunningProcess::start(&mut command, sandbox.path(mode)).finish();
         assert_eq!(output.code, Some(0), "{output:?}");
         let steps = worker_steps(&sandbox.run_folder(mode));

@@ -303,7 +303,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     let context = named_context(&plan, &info.cluster(index), &run, stop, activity.clone())?;
     let place = TaskPlace { name: name.to_owned(), ..place.clone() };
     let task = task(&place, Arc::new(context.showing_waits(false)));
-    run_worker(&task, WorkerEntry::Joined(enrolled)).map(drop).map_err(with_signal)
+    run_worker(&task, WorkerEntry::Joined(Box::new(enrolled))).map(drop).map_err(with_signal)
 }
 
 /// The place of a process that may have no name yet.

@@ -78,6 +78,12 @@ fn model_parts(plan: &Plan, shape: DataShape) -> Option<(u64, Vec<MemoryPart>)> 
     Some((parameters, parts))
 }
 
+/// The most memory of a sparse model's table, in bytes: what the job says, or else nine tenths of
+/// what this process may use. The rest is for data, gradients and other programs.
+pub(crate) fn table_limit(of_job: Option<u64>) -> Option<u64> {
+    of_job.or_else(|| memory_here().map(|bytes| bytes / 10 * 9))
+}
+
 /// The memory that this process may use, in bytes, if it is known.
 pub(crate) fn memory_here() -> Option<u64> {
     let root = Path::new("/");
@@ -86,4 +92,16 @@ pub(crate) fn memory_here() -> Option<u64> {
     let limit = getrlimit(Resource::As).current;
     let known = [Some(container.unwrap_or(machine)), limit];
     known.into_iter().flatten().filter(|bytes| *bytes > 0).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_may_take_what_the_job_says_or_most_of_the_memory() {
+        assert_eq!(table_limit(Some(5)), Some(5));
+        let (limit, here) = (table_limit(None).unwrap(), memory_here().unwrap());
+        assert!(here / 2 < limit && limit < here, "{limit} of {here}");
+    }
 }

@@ -23,6 +23,7 @@ use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::join::JoinInfo;
 use crate::load_data::{data_shape, load_data};
+use crate::model_memory::table_limit;
 use crate::progress::Progress;
 use crate::run_files::{DepotPlace, wait_for_files};
 use crate::start_file::open_start;
@@ -219,6 +220,7 @@ fn task_settings(
 ) -> Result<TrainSettings, Failure> {
     let identity = job.run_identity(&terms(cluster, place));
     let mut settings = plan.settings(identity, test_hooks::from_env());
+    settings.table_memory = table_limit(settings.table_memory);
     place.refuse_servers(cluster.servers()?, &settings)?;
     let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
     if has_params && options.resume.is_none() {

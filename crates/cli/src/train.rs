@@ -17,7 +17,7 @@ use crate::end_limit::TaskActivity;
 use crate::interrupt::Interrupt;
 use crate::launch::launch;
 use crate::load_data::load_data;
-use crate::model_memory::check_model_memory;
+use crate::model_memory::{check_model_memory, table_limit};
 use crate::placed::{PlacedProcess, find_placement, show_finished, start_of_one_task};
 use crate::progress::Progress;
 use crate::start_file::open_start;
@@ -140,6 +140,7 @@ fn train_single(
     check_model_memory(job, plan, shape_of(&data))?;
     let workload = build_workload(plan, data);
     let mut settings = plan.settings(job.run_identity(&[]), test_hooks::from_env());
+    settings.table_memory = table_limit(settings.table_memory);
     if options.resume.is_none() {
         settings.start = open_start(job, plan, &|text| options.say(text))?;
     }

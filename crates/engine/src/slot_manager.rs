@@ -82,7 +82,7 @@ pub(crate) enum NextSlot {
     /// Fills a slot, on a thread of its own that says how it ends.
     Fill(SlotAssignment, SlotEnding),
     /// Ends. Only the coordinator has a report.
-    End(Option<RunReport>),
+    End(Option<Box<RunReport>>),
 }
 
 /// Tells the slot manager how the thread of a slot has ended.
@@ -172,7 +172,7 @@ impl<'a> SlotManager<'a> {
                 match result.unwrap_or_else(|panic| resume_unwind(panic))? {
                     SlotEnd::Left => self.has_left = true,
                     SlotEnd::GivenUp => self.idle_since = Instant::now(),
-                    SlotEnd::Finished(report) => return Ok(NextSlot::End(Some(*report))),
+                    SlotEnd::Finished(report) => return Ok(NextSlot::End(Some(report))),
                 }
             }
             if !self.is_leaving && !is_coordinator && self.task.context.should_leave() {

@@ -20,7 +20,7 @@ pub enum WorkerEntry {
     /// listener.
     Planned(Option<TcpListener>),
     /// It joins a run with servers that is under way.
-    Joined(EnrolledWorker),
+    Joined(Box<EnrolledWorker>),
 }
 
 /// Trains as the worker that `task` describes, until the run is over or the worker leaves.
@@ -36,7 +36,7 @@ pub fn run_worker(
         (Mode::Single, _) => return train_dense(task).map(Some),
         (Mode::Mirrored, WorkerEntry::Planned(listener)) => return train_replica(task, listener),
         (_, WorkerEntry::Planned(_)) => EnrolledWorker::enrol(task),
-        (_, WorkerEntry::Joined(enrolled)) => Ok(enrolled),
+        (_, WorkerEntry::Joined(enrolled)) => Ok(*enrolled),
     };
     let Some(EnrolledWorker { process, roster }) = task.unless_late(enrolled)? else {
         return Ok(None);
@@ -47,7 +47,7 @@ pub fn run_worker(
         loop {
             let (assignment, ending) = match manager.next_slot()? {
                 NextSlot::Fill(assignment, ending) => (assignment, ending),
-                NextSlot::End(report) => return Ok(report),
+                NextSlot::End(report) => return Ok(report.map(|report| *report)),
             };
             let name = format!("slot {}", assignment.slot);
             let slot = SlotThread { task, assignment, process };

@@ -37,7 +37,7 @@ fn sharing() -> Vec<KeySpec> {
                  ps, and to mirrored if it lists several workers and no ps; with several processes \
                  of a scheduler defaults to mirrored, or to async if cluster.servers is set";
     let memory = "limit on the memory for the parameters and their optimizer state in each task, \
-                  such as \"8gb\"; by default all memory of the machine";
+                  such as \"8gb\"; by default nine tenths of the machine's memory";
     let mut keys = vec![
         key(MODE, modes, "\"single\"", how),
         key("cluster.workers", tasks, "2", "number of workers").with(MODE, SHARED),
