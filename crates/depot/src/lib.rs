@@ -25,6 +25,8 @@
 //!         credentials: credentials.clone(),
 //!         checkpoints: CheckpointDir::new(run.join("checkpoints")),
 //!         folders: vec![("worker:1".into(), run.join("worker_1"))],
+//!         shards: 2,
+//!         keep: 2,
 //!         note: Box::new(|text| eprintln!("{text}")),
 //!     },
 //! )?;
