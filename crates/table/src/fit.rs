@@ -203,7 +203,7 @@ fn learnt_codes(
     Ok(CategoryCodes::Vocabulary { words })
 }
 
-/// So many different labels are classes only if most of them occur more than once.
+/// From this number on, different labels are classes only if most of them occur more than once.
 const MOST_FEW_CLASSES: usize = 21;
 
 fn learnt_classes(name: &str, stats: &ColumnStats) -> Result<Vec<String>, DataError> {
