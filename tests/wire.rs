@@ -39,10 +39,10 @@ fn compare_with_f32(mode: &str, settings: &[&str]) {
 
 #[test]
 fn lenet_is_as_accurate_with_half_the_bytes() {
+    // With a rate that stays high, accuracy still varies by a percent from step to step at the end.
     let settings = [
         "model.kind=lenet",
-        "model.init=pytorch",
-        "train.optimizer={kind=\"momentum\", rate=0.02}",
+        "train.optimizer={kind=\"momentum\", rate=0.02, schedule={kind=\"cosine\", over=600}}",
         "train.batch=32",
         "train.stop={steps=600}",
         "data.train_examples=4000",
