@@ -52,6 +52,14 @@ fn check_width(sandbox: &Sandbox, columns: usize, args: &[&str]) -> String {
     lines.join("\n")
 }
 
+#[cfg(not(feature = "bench"))]
+#[test]
+fn a_program_without_benches_says_how_to_build_them() {
+    let output = Sandbox::new().run(&["bench", "layers", "--batch", "32"]);
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(output.stderr.contains("`--features bench`"), "{output:?}");
+}
+
 #[test]
 fn help_data_and_jobs_fit_the_terminal() {
     let sandbox = Sandbox::new();

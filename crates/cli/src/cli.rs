@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use paceline_place::PlaceFlags;
 
-use crate::bench_args::BenchCommand;
+#[cfg(feature = "bench")]
+use crate::bench::BenchCommand;
 use crate::data_args::DataCommand;
 use crate::deploy_args::DeployCommand;
 use crate::job_args::JobArgs;
@@ -157,10 +158,19 @@ pub enum Command {
         command: TraceCommand,
     },
     /// Benchmark this machine
+    #[cfg(feature = "bench")]
     Bench {
         /// The benchmark.
         #[command(subcommand)]
         command: BenchCommand,
+    },
+    /// Benchmark this machine
+    #[cfg(not(feature = "bench"))]
+    #[command(hide = true)]
+    Bench {
+        /// The benchmark and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
 }
 

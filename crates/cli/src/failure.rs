@@ -8,7 +8,6 @@
 use std::io;
 use std::path::Path;
 
-use paceline_bench::BenchError;
 use paceline_data::DataError;
 use paceline_engine::checkpoint::CheckpointError;
 use paceline_engine::{Divergence, TrainError};
@@ -159,16 +158,6 @@ fn diverged(divergence: &Divergence) -> String {
         None => "",
     };
     format!("{divergence}, train.optimizer.rate{continues}")
-}
-
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Self {
-        match error {
-            BenchError::Data(error) => Failure::Data(error),
-            BenchError::Network(why) => Failure::Training(why),
-            BenchError::Io { what, source } => Failure::Files { what, source },
-        }
-    }
 }
 
 impl From<PlaceError> for Failure {

@@ -16,8 +16,8 @@
 //! [`train`] runs a plan in this process or as one task of many, and [`launch`] starts the tasks of
 //! a run on this machine.
 
+#[cfg(feature = "bench")]
 pub mod bench;
-pub mod bench_args;
 mod checkpoint_copies;
 pub mod cli;
 pub mod commands;

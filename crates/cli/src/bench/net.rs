@@ -14,7 +14,7 @@ use paceline_job::RawJob;
 use paceline_terminal::{aligned, grouped};
 
 /// Measures everything and renders it.
-pub fn net(interrupt: &Interrupt) -> Result<String, Failure> {
+pub(crate) fn net(interrupt: &Interrupt) -> Result<String, Failure> {
     let scratch = env::temp_dir().join(format!("paceline-bench-{}", std::process::id()));
     fs::create_dir(&scratch).map_err(Failure::at("make", &scratch))?;
     let measured = measure(&scratch, interrupt);

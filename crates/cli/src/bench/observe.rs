@@ -51,7 +51,7 @@ const SETUPS: [ObserveSetup; 4] = [
 ];
 
 /// Measures everything and renders it.
-pub fn observe(interrupt: &Interrupt) -> Result<String, Failure> {
+pub(crate) fn observe(interrupt: &Interrupt) -> Result<String, Failure> {
     let scratch = env::temp_dir().join(format!("paceline-bench-observe-{}", std::process::id()));
     fs::create_dir(&scratch).map_err(Failure::at("make", &scratch))?;
     let measured = measure(&scratch, interrupt);

@@ -17,7 +17,7 @@ use paceline_terminal::{aligned, grouped};
 const TURNS: usize = 3;
 
 /// Rows/s of each optimizer with several batches, on one and two threads, and over servers.
-pub fn sparse(interrupt: &Interrupt) -> Result<String, Failure> {
+pub(crate) fn sparse(interrupt: &Interrupt) -> Result<String, Failure> {
     let scratch = env::temp_dir().join(format!("paceline-bench-{}", std::process::id()));
     fs::create_dir(&scratch).map_err(Failure::at("make", &scratch))?;
     let bench = SparseBench { scratch: &scratch, interrupt };

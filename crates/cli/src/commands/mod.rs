@@ -22,7 +22,6 @@ mod watch;
 
 use std::sync::Arc;
 
-use paceline_bench::BenchProcessArgs;
 use paceline_engine::{Mode, Threads};
 use paceline_lab::closing_table::closing_table;
 use paceline_place::{LauncherChannel, Placement};
@@ -33,8 +32,8 @@ use self::output::print;
 use self::read_job::{choose_model, keep_defaults, read_job};
 use self::run_path::{check_dir, check_run};
 use crate::Failure;
+#[cfg(feature = "bench")]
 use crate::bench;
-use crate::bench_args::BenchCommand;
 use crate::cli::{CheckpointCommand, Command, ExplainArgs, TraceCommand, TrainArgs, WorkerArgs};
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
@@ -49,6 +48,10 @@ use crate::train_options::{TrainOptions, checkpoint_dir};
 use crate::watch::PageProcess;
 use paceline_job::Plan;
 use paceline_terminal::{output_width, wrap_comments};
+
+#[cfg(not(feature = "bench"))]
+const NO_BENCHES: &str = "this program was built without the feature bench; build it again with \
+                          `--features bench`";
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<(), Failure> {
@@ -81,7 +84,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Trace { command: TraceCommand::Summary { run } } => trace::summary(&run),
         Command::Trace { command: TraceCommand::Merge { run } } => trace::merge(&run),
+        #[cfg(feature = "bench")]
         Command::Bench { command } => run_bench(command),
+        #[cfg(not(feature = "bench"))]
+        Command::Bench { .. } => Err(Failure::Usage(NO_BENCHES.into())),
     }
 }
 
@@ -149,20 +155,9 @@ fn run_worker(args: WorkerArgs) -> Result<(), Failure> {
     join(&JoinOptions { target, token_file, tls, run_dir, allowed }, &interrupt)
 }
 
-fn run_bench(command: BenchCommand) -> Result<(), Failure> {
-    match command {
-        BenchCommand::Step => print(&paceline_bench::step()),
-        BenchCommand::Sparse => print(&bench::sparse(&Interrupt::default())?),
-        BenchCommand::Layers(args) => print(&paceline_bench::layers(&args)?),
-        BenchCommand::Net => print(&bench::net(&Interrupt::default())?),
-        BenchCommand::Observe => print(&bench::observe(&Interrupt::default())?),
-        BenchCommand::Parse => print(&paceline_bench::parse()?),
-        BenchCommand::Allreduce => print(&paceline_bench::allreduce()?),
-        BenchCommand::Peer { peer, address, floats, seconds } => {
-            let args = BenchProcessArgs { peer, address, floats, seconds };
-            Ok(paceline_bench::run_peer(&args)?)
-        }
-    }
+#[cfg(feature = "bench")]
+fn run_bench(command: bench::BenchCommand) -> Result<(), Failure> {
+    bench::run_bench(command)?.map_or(Ok(()), |results| print(&results))
 }
 
 fn explain(args: &ExplainArgs) -> Result<(), Failure> {
