@@ -70,6 +70,7 @@ mod table_featurizer;
 mod text_chunks;
 mod text_rows;
 mod text_scorer;
+mod text_stream;
 mod trained_model;
 
 pub use answer::{AnswerStyle, AnswerValue, Answerer, best_class, probabilities};

@@ -15,6 +15,7 @@ use paceline_terminal::wrap_output;
 
 /// Writes the model as ONNX, and says what the graph takes and what it leaves to the caller.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
+    args.check_name()?;
     let interrupt = Interrupt::listen()?;
     let trained = load_trained(&args.model)?;
     let failed = |error| score_failure(error, &interrupt);
