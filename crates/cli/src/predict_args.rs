@@ -55,7 +55,8 @@ pub struct EvaluateArgs {
     /// [default: the test set of the job.toml beside the model]
     #[arg(value_name = "INPUT|JOB.toml")]
     pub inputs: Vec<PathBuf>,
-    /// Set a key of the job; the value is TOML, and a bare word is text
+    /// Set a key of the job; the value is TOML, and a bare word is text. The last one for a key
+    /// counts
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
     /// Labels of an IDX file of images or of a numpy array [default: the file beside it, as
