@@ -97,7 +97,7 @@ fn loss_bars(cells: &[&Cell]) -> Option<ValueBars> {
     };
     let mut bars: Vec<ValueBar> = cells.iter().filter_map(bar).collect();
     bars.sort_by(|a, b| a.value.total_cmp(&b.value));
-    let title = "loss in the final test, lower is better".into();
+    let title = "loss in the final test".into();
     (!bars.is_empty()).then_some(ValueBars { title, bars })
 }
 
@@ -435,7 +435,7 @@ mod tests {
         let cells = vec![with_loss("worse", 0.5), with_loss("better", 0.25)];
         let charts = first_charts(&ReportData { cells, ..ReportData::default() });
         assert_eq!(charts.len(), 1, "{charts:?}");
-        assert!(charts[0].contains("Loss in the final test, lower is better"), "{charts:?}");
+        assert!(charts[0].contains("Loss in the final test"), "{charts:?}");
         assert!(charts[0].find("better</text>") < charts[0].find("worse</text>"), "{charts:?}");
     }
 }

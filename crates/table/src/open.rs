@@ -281,7 +281,7 @@ pub(crate) fn plan_columns(
     let mut done = 0;
     let mut text = open_content(first, 0, &mut done, observer)?;
     let table = open_table_file(first, &mut text, &spec.format).map_err(interrupted)?;
-    plan_table(spec, &table, needs_label)
+    plan_table(spec, &table, needs_label).map_err(|error| of_file(first, error))
 }
 
 /// As [`plan_columns`], for a table that is open.

@@ -252,7 +252,7 @@ fn a_file_that_cannot_be_read_is_named_without_a_line() {
     let dir = TempDir::new().unwrap();
     let error = |name: &str| RawJob::read(&dir.path().join(name)).unwrap_err().to_string();
     assert!(error("none.toml").contains("none.toml: cannot read the job file: No such file"));
-    assert!(error("").contains(": cannot read the job file: it is not a file"));
+    assert!(error("").contains(": cannot read the job file: it is a directory, not a file; name"));
     std::fs::write(dir.path().join("model.toml"), [0xff, 0x00]).unwrap();
     assert!(error("model.toml").contains("model.toml: cannot read the job file: it is not text"));
 }
