@@ -159,12 +159,12 @@ fn check_numbers_and_parts(browser: &mut Browser) {
     assert_eq!(browser.eval(rounded), "8.6 0.143 7.9 100 492k 0 1,235 1 0 0.2500 12.35");
     let colors = "(async () => { const { names } = await import('./names.js'); \
                   const { showVerdict } = await import('./overview.js'); \
-                  const share = 1 / names.verdictKinds.length, into = document.createElement('p'); \
-                  const shares = Object.fromEntries(names.verdictKinds.map(kind => [kind, share])); \
+                  const kinds = names.verdictKinds, into = document.createElement('p'); \
+                  const shares = Object.fromEntries(kinds.map(kind => [kind, 1 / 7])); \
                   const verdict = { kind: 'cores', evidence: 'x', shares }; \
                   showVerdict(into, { about: { verdict } }, 'light'); \
-                  return [...into.querySelectorAll('.shares i')].map(i => i.style.background) \
-                    .filter((color, i, all) => all.indexOf(color) === i).length })()";
+                  const parts = [...into.querySelectorAll('.shares i')]; \
+                  return new Set(parts.map(part => part.style.background)).size })()";
     assert_eq!(browser.eval(colors), 7);
 }
 

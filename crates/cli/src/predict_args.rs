@@ -1,11 +1,9 @@
 //! The command lines of `predict`, `evaluate` and `export`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use paceline_score::{AnswerStyle, BadRows, OutputFormat};
-
-use crate::Failure;
+use paceline_score::{AnswerStyle, BadRows, OutputFormat, ScoreError};
 
 /// Arguments of `predict`.
 #[derive(Args, Clone, Debug)]
@@ -25,8 +23,7 @@ pub struct PredictArgs {
     /// Replace the file if it exists
     #[arg(long, requires = "output")]
     pub force: bool,
-    /// Format of the predictions [default: by the ending of OUT, or csv if it has
-    /// none]
+    /// Format of the predictions [default: by the ending of OUT]
     #[arg(long)]
     pub format: Option<FormatName>,
     /// What to write for each row
@@ -143,46 +140,15 @@ impl PredictArgs {
         }
     }
 
-    /// The format of the output. A file whose name has an ending of another format is refused.
-    pub(crate) fn output_format(&self) -> Result<OutputFormat, Failure> {
-        let of_name = |path: &PathBuf| {
-            let Some(ending) = ending(path) else { return Ok(OutputFormat::Csv) };
-            match ending.as_str() {
-                "csv" => Ok(OutputFormat::Csv),
-                "jsonl" | "ndjson" | "json" => Ok(OutputFormat::JsonLines),
-                "parquet" => Ok(OutputFormat::Parquet),
-                _ => Err(Failure::Usage(format!(
-                    "-o {}: predictions are not written as .{ending}; end the name with .csv, \
-                     .jsonl (or .ndjson, .json) or .parquet, or choose a format with --format",
-                    path.display()
-                ))),
-            }
-        };
-        match self.format {
-            Some(FormatName::Csv) => Ok(OutputFormat::Csv),
-            Some(FormatName::Jsonl) => Ok(OutputFormat::JsonLines),
-            Some(FormatName::Parquet) => Ok(OutputFormat::Parquet),
-            None => self.output.as_ref().map_or(Ok(OutputFormat::Csv), of_name),
+    /// The format of the output.
+    pub(crate) fn output_format(&self) -> Result<OutputFormat, ScoreError> {
+        match (self.format, &self.output) {
+            (Some(FormatName::Csv), _) | (None, None) => Ok(OutputFormat::Csv),
+            (Some(FormatName::Jsonl), _) => Ok(OutputFormat::JsonLines),
+            (Some(FormatName::Parquet), _) => Ok(OutputFormat::Parquet),
+            (None, Some(path)) => OutputFormat::of_name(path),
         }
     }
-}
-
-impl ExportArgs {
-    /// Refuses a file whose name has an ending of another format.
-    pub(crate) fn check_name(&self) -> Result<(), Failure> {
-        match ending(&self.output) {
-            Some(ending) if ending != "onnx" => Err(Failure::Usage(format!(
-                "-o {}: a model is exported as ONNX, not as .{ending}; end the name with .onnx",
-                self.output.display()
-            ))),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What a file's name ends with after its last dot, in small letters.
-fn ending(path: &Path) -> Option<String> {
-    path.extension().map(|ending| ending.to_string_lossy().to_lowercase())
 }
 
 /// Parses a probability between 0 and 1.
