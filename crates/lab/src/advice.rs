@@ -380,7 +380,7 @@ mod tests {
         let sentences = |seconds: [f64; 2]| {
             let mut cells = seconds.map(|seconds| cell("sync", 2, seconds.to_bits(), seconds, 1.0));
             assign_labels(&mut cells);
-            advice(&ReportData { cells: cells.to_vec(), ..ReportData::default() }).join(" ")
+            advice(&ReportData { cells: cells.into(), ..ReportData::default() }).join(" ")
         };
         assert!(sentences([0.5, 0.25]).contains("All runs train for less than 1 s"));
         assert!(sentences([0.5, 2.0]).contains("Runs of 1 of 2 cells train for less than 1 s"));
