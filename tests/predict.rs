@@ -148,7 +148,7 @@ fn an_idx_file_is_answered_and_evaluated_with_the_labels_beside_it() {
 }
 
 /// A run of logistic regression over clicks, with 500 rows as text.
-fn clicks_run(sandbox: &Sandbox) -> RunFolder {
+pub(crate) fn clicks_run(sandbox: &Sandbox) -> RunFolder {
     let clicks = ["data.kind=clicks", "data.features=3000", "data.train_examples=3000"];
     let run = sandbox.train("run", &[&clicks[..], &["train.batch=50"]].concat());
     let make = ["data", "make", "clicks", "--features", "3000", "--rows", "500"];

@@ -104,6 +104,7 @@ fn a_page_says_what_is_trained_and_its_charts_are_complete() {
         rates.as_array().unwrap().iter().map(|rate| rate.as_f64().unwrap()).collect();
     assert!(rates.len() > 4 && rates[rates.len() - 1] > 0.0, "{rates:?}");
     check_colors_and_keys(&mut browser);
+    check_numbers_and_parts(&mut browser);
     check_zoom(&mut browser);
     browser.set_screen(390, 844, "dark");
     check_charts(&mut browser);
@@ -136,9 +137,35 @@ fn check_zoom(browser: &mut Browser) {
         browser.press(key);
     }
     browser.wait_for("!document.getElementById('whole').hidden");
+    // The button takes the place of the hint.
+    let hint = "getComputedStyle(document.querySelector('.hint')).display";
+    assert_eq!(browser.eval(hint), "none");
     browser.press("-");
     browser.press("-");
     browser.wait_for("document.getElementById('whole').hidden");
+    assert_ne!(browser.eval(hint), "none");
+    // Another choice of runs ends the zoom.
+    browser.press("+");
+    browser.wait_for("!document.getElementById('whole').hidden");
+    browser.eval("document.querySelector('#list button').click()");
+    browser.wait_for("document.getElementById('whole').hidden");
+}
+
+/// Checks that rates and times have three digits, and no parts of the verdict look alike.
+fn check_numbers_and_parts(browser: &mut Browser) {
+    let rounded = "(async () => { const { rounded, figure } = await import('./format.js'); \
+                   return [8.5996, 0.14332, 7.9, 99.96, 492345, 0, 1234.5].map(rounded) \
+                     .concat([1, 0, 0.25, 12.3456].map(figure)).join(' ') })()";
+    assert_eq!(browser.eval(rounded), "8.6 0.143 7.9 100 492k 0 1,235 1 0 0.2500 12.35");
+    let colors = "(async () => { const { names } = await import('./names.js'); \
+                  const { showVerdict } = await import('./overview.js'); \
+                  const kinds = names.verdictKinds, into = document.createElement('p'); \
+                  const shares = Object.fromEntries(kinds.map(kind => [kind, 1 / 7])); \
+                  const verdict = { kind: 'cores', evidence: 'x', shares }; \
+                  showVerdict(into, { about: { verdict } }, 'light'); \
+                  const parts = [...into.querySelectorAll('.shares i')]; \
+                  return new Set(parts.map(part => part.style.background)).size })()";
+    assert_eq!(browser.eval(colors), 7);
 }
 
 #[test]
@@ -209,5 +236,11 @@ fn a_comparison_states_what_best_means_and_compares_equal_work() {
         };
         assert_eq!(browser.eval(&format!("{last}.querySelectorAll('.best').length")), 0, "{title}");
     }
+    // A phone has no column for what is best, but both runs without scrolling.
+    browser.set_screen(390, 844, "dark");
+    browser.wait_for(&format!("{equal}.children[1].offsetWidth === 0"));
+    browser.wait_for(&format!("{equal}.querySelector('.below').textContent === 'lowest is best'"));
+    let wide = "document.querySelector('#tables .wide')";
+    browser.wait_for(&format!("{wide}.scrollWidth === {wide}.clientWidth"));
     browser.assert_no_complaints();
 }

@@ -10,7 +10,8 @@ pub struct JobArgs {
     /// Job file [default: the built-in job]
     #[arg(value_name = "JOB.toml")]
     pub file: Option<PathBuf>,
-    /// Set a key of the job; the value is TOML, and a bare word is text
+    /// Set a key of the job; the value is TOML, and a bare word is text. The last one for a key
+    /// counts
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
 }

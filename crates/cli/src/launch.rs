@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use paceline_engine::checkpoint::ResumeRequest;
 use paceline_engine::{Mode, OnWorkerLoss, TestHooks};
 use paceline_observe::Summary;
-use paceline_place::{EmulatedHosts, LaunchHooks, LaunchSettings, LaunchedRun, Role, Task};
+use paceline_place::{
+    EmulatedHosts, LaunchHooks, LaunchSettings, LaunchedRun, Role, Task, read_token,
+};
 use paceline_record::RunDir;
 use paceline_record::names::files;
 
@@ -35,6 +37,8 @@ pub fn launch(
     options: &TrainOptions,
     interrupt: &Interrupt,
 ) -> Result<FinishedRun, Failure> {
+    let secret_file = plan.cluster.token_file.as_deref();
+    let secret = secret_file.map(|path| read_token("cluster.token_file", path)).transpose()?;
     // Bad data is better reported once, here, than by every task.
     let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let examples = check_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
@@ -67,7 +71,7 @@ pub fn launch(
         is_not_restarted: false,
         lost: None,
     };
-    let mut launched = LaunchedRun::start(launch_settings(plan), hosts.as_ref(), &hooks)?;
+    let mut launched = LaunchedRun::start(launch_settings(plan), secret, hosts.as_ref(), &hooks)?;
     let servers = launched.servers();
     let token = launched.token();
     let has_keys = keys.is_some();

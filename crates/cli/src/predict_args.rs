@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use paceline_score::{AnswerStyle, BadRows, OutputFormat};
+use paceline_score::{AnswerStyle, BadRows, OutputFormat, ScoreError};
 
 /// Arguments of `predict`.
 #[derive(Args, Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct PredictArgs {
     /// Replace the file if it exists
     #[arg(long, requires = "output")]
     pub force: bool,
-    /// Format of the predictions [default: by the name of OUT, else csv]
+    /// Format of the predictions [default: by the ending of OUT]
     #[arg(long)]
     pub format: Option<FormatName>,
     /// What to write for each row
@@ -52,7 +52,8 @@ pub struct EvaluateArgs {
     /// [default: the test set of the job.toml beside the model]
     #[arg(value_name = "INPUT|JOB.toml")]
     pub inputs: Vec<PathBuf>,
-    /// Set a key of the job; the value is TOML, and a bare word is text
+    /// Set a key of the job; the value is TOML, and a bare word is text. The last one for a key
+    /// counts
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
     /// Labels of an IDX file of images or of a numpy array [default: the file beside it, as
@@ -140,19 +141,12 @@ impl PredictArgs {
     }
 
     /// The format of the output.
-    pub(crate) fn output_format(&self) -> OutputFormat {
-        let extension = self.output.as_ref().and_then(|path| path.extension());
-        let has = |names: &[&str]| {
-            let is_one = |name: &&str| extension.is_some_and(|own| own.eq_ignore_ascii_case(name));
-            names.iter().any(is_one)
-        };
-        match self.format {
-            Some(FormatName::Csv) => OutputFormat::Csv,
-            Some(FormatName::Jsonl) => OutputFormat::JsonLines,
-            Some(FormatName::Parquet) => OutputFormat::Parquet,
-            None if has(&["jsonl", "ndjson", "json"]) => OutputFormat::JsonLines,
-            None if has(&["parquet"]) => OutputFormat::Parquet,
-            None => OutputFormat::Csv,
+    pub(crate) fn output_format(&self) -> Result<OutputFormat, ScoreError> {
+        match (self.format, &self.output) {
+            (Some(FormatName::Csv), _) | (None, None) => Ok(OutputFormat::Csv),
+            (Some(FormatName::Jsonl), _) => Ok(OutputFormat::JsonLines),
+            (Some(FormatName::Parquet), _) => Ok(OutputFormat::Parquet),
+            (None, Some(path)) => OutputFormat::of_name(path),
         }
     }
 }

@@ -77,7 +77,10 @@ impl JobChecker<'_> {
         if !model.is_empty() && DATA_KINDS.contains(&data.as_str()) && !fits(&data) {
             let takes = DATA_KINDS.iter().copied().filter(|data| fits(data));
             let takes = takes.collect::<Vec<_>>().join(", ");
-            let message = format!("is {data:?}, but model.kind is {model:?}, which takes {takes}");
+            let message = format!(
+                "is {data:?}, but model.kind is {model:?}, which takes {takes}; use one of these, \
+                 or leave model.kind out for a model that fits the data"
+            );
             self.problems.push(self.job.problem("data.kind", message));
         }
     }

@@ -150,6 +150,10 @@ impl ValueKind {
             (ValueKind::Path | ValueKind::ShareOrPath | ValueKind::Storage, value) => {
                 return path_hint(self, value);
             }
+            (
+                ValueKind::Above(_) | ValueKind::From(_) | ValueKind::Fraction | ValueKind::Share,
+                JobValue::Text(text),
+            ) => return number_hint(text),
             _ => return String::new(),
         };
         let text = text.to_lowercase();
@@ -195,6 +199,13 @@ fn whole_hint(max: u64, value: &JobValue) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Says what to write for a number with a decimal comma.
+fn number_hint(text: &str) -> String {
+    let point = text.replacen(',', ".", 1);
+    let is_number = text.contains(',') && point.parse::<f64>().is_ok_and(f64::is_finite);
+    if is_number { format!("; write {point}, with a point") } else { String::new() }
 }
 
 /// Says what to write for a text that is no path.

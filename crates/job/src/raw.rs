@@ -114,7 +114,8 @@ impl RawJob {
         };
         let about = std::fs::metadata(path).map_err(absent)?;
         if !about.is_file() {
-            return Err(unreadable("it is not a file".into()));
+            let kind = if about.is_dir() { "a directory" } else { "a pipe or a device" };
+            return Err(unreadable(format!("it is {kind}, not a file; name a TOML file")));
         }
         if about.len() > MAX_FILE_BYTES {
             return Err(unreadable(format!("it is larger than {MAX_FILE_BYTES} bytes")));

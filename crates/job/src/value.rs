@@ -22,7 +22,10 @@ impl JobValue {
             DeValue::Boolean(flag) => Ok(JobValue::Flag(*flag)),
             DeValue::Integer(digits) => i64::from_str_radix(digits.as_str(), digits.radix())
                 .map(JobValue::Whole)
-                .map_err(|_| format!("{} is out of range", digits.as_str())),
+                .map_err(|_| {
+                    let [text, most] = [digits.as_str(), &i64::MAX.to_string()];
+                    format!("{text} is out of range: whole numbers end at {most}")
+                }),
             DeValue::Float(digits) => digits
                 .as_str()
                 .parse()

@@ -12,6 +12,8 @@ use crate::workload::{WorkloadCells, by_workload};
 
 /// Growth by a smaller share does not count.
 const NOTABLE_GROWTH: f64 = 0.10;
+/// Rates of runs that train for a shorter time, in seconds, say little.
+const SHORT_SECONDS: f64 = 1.0;
 /// A run with fewer tests does not show when it reached a loss.
 const MIN_TESTS: usize = 5;
 
@@ -38,7 +40,19 @@ fn workload_advice(WorkloadCells { cells, .. }: &WorkloadCells<'_>, threads: usi
     sentences.extend(by_batch(cells).iter().filter_map(batch_advice));
     sentences.extend(by_workers(cells).iter().filter_map(|line| worker_advice(line, threads)));
     sentences.extend(main_phases(cells));
+    sentences.extend(short_runs(cells));
     sentences
+}
+
+/// A warning about cells whose rates say little because their runs are short.
+fn short_runs(cells: &[&Cell]) -> Option<String> {
+    let is_short = |cell: &&&Cell| cell.mean("seconds").is_some_and(|mean| mean < SHORT_SECONDS);
+    let (short, all) = (cells.iter().filter(is_short).count(), cells.len());
+    let which =
+        if short == all { "All runs".into() } else { format!("Runs of {short} of {all} cells") };
+    (short > 0 && all > 1).then(|| {
+        format!("{which} train for less than 1 s, so their throughput and phases say little.")
+    })
 }
 
 /// The same text with a large first letter.
@@ -359,5 +373,17 @@ mod tests {
     #[test]
     fn a_single_cell_gives_one_sentence() {
         assert_eq!(advice(&data(vec![cell("single", 1, 10, 1.0, 1.0)])).len(), 1);
+    }
+
+    #[test]
+    fn short_runs_are_named_because_their_rates_say_little() {
+        let sentences = |seconds: [f64; 2]| {
+            let mut cells = seconds.map(|seconds| cell("sync", 2, seconds.to_bits(), seconds, 1.0));
+            assign_labels(&mut cells);
+            advice(&ReportData { cells: cells.into(), ..ReportData::default() }).join(" ")
+        };
+        assert!(sentences([0.5, 0.25]).contains("All runs train for less than 1 s"));
+        assert!(sentences([0.5, 2.0]).contains("Runs of 1 of 2 cells train for less than 1 s"));
+        assert!(!sentences([3.0, 2.0]).contains("less than 1 s"));
     }
 }

@@ -51,7 +51,8 @@ pub(crate) fn chart_groups(data: &ReportData) -> Vec<ChartGroup> {
     groups
 }
 
-/// The charts of the first screen: time to the target and throughput of each cell, as HTML.
+/// The charts of the first screen: time to the target and throughput of each cell, as HTML. Runs
+/// that were tested too seldom for the first of them are compared by their final tests.
 pub(crate) fn first_charts(data: &ReportData) -> Vec<String> {
     let cells: Vec<&Cell> = data.complete_cells().collect();
     let mut charts = Vec::new();
@@ -60,7 +61,8 @@ pub(crate) fn first_charts(data: &ReportData) -> Vec<String> {
             continue;
         }
         let prefix = workload.prefix();
-        let bars = [time_bars(&workload.cells), throughput_bars(&workload.cells)];
+        let cells = &workload.cells;
+        let bars = [time_bars(cells).or_else(|| loss_bars(cells)), throughput_bars(cells)];
         for mut chart in bars.into_iter().flatten() {
             chart.title = capitalized(&format!("{prefix}{}", chart.title));
             if chart.bars.len() > MAX_FIRST_BARS {
@@ -85,6 +87,18 @@ fn time_bars(cells: &[&Cell]) -> Option<ValueBars> {
     let target = race.target.split(',').next().unwrap_or_default();
     let title = format!("time to {target} (s)");
     Some(ValueBars { title, bars: race.arrivals.into_iter().map(bar).collect() })
+}
+
+/// The loss of each cell in its final tests.
+fn loss_bars(cells: &[&Cell]) -> Option<ValueBars> {
+    let bar = |cell: &&Cell| {
+        let value = cell.mean("test_loss").filter(|loss| loss.is_finite())?;
+        Some(ValueBar { label: cell.label.clone(), value, text: format!("{value:.4}") })
+    };
+    let mut bars: Vec<ValueBar> = cells.iter().filter_map(bar).collect();
+    bars.sort_by(|a, b| a.value.total_cmp(&b.value));
+    let title = "loss in the final test".into();
+    (!bars.is_empty()).then_some(ValueBars { title, bars })
 }
 
 fn throughput_bars(cells: &[&Cell]) -> Option<ValueBars> {
@@ -408,5 +422,20 @@ mod tests {
         assert!(groups[0].charts[0].contains(">80<") && groups[0].charts[0].contains(">%<"));
         let throughput = &first[0];
         assert!(throughput.find("third") < throughput.find("first"), "the best comes first");
+    }
+
+    #[test]
+    fn runs_with_few_tests_are_compared_by_their_final_tests() {
+        let with_loss = |label: &str, loss: f64| {
+            let text = format!(r#"{{"mode": "single", "test_loss": {loss}}}"#);
+            let summary = StoredSummary::parse(&text).unwrap();
+            let run = Run { summary, ..Run::default() };
+            Cell { label: label.into(), runs: vec![run], ..Cell::default() }
+        };
+        let cells = vec![with_loss("worse", 0.5), with_loss("better", 0.25)];
+        let charts = first_charts(&ReportData { cells, ..ReportData::default() });
+        assert_eq!(charts.len(), 1, "{charts:?}");
+        assert!(charts[0].contains("Loss in the final test"), "{charts:?}");
+        assert!(charts[0].find("better</text>") < charts[0].find("worse</text>"), "{charts:?}");
     }
 }

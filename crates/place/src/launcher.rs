@@ -78,9 +78,11 @@ struct LaunchedTask {
 }
 
 impl<'a> LaunchedRun<'a> {
-    /// Starts all tasks on this machine, or on emulated hosts.
+    /// Starts all tasks on this machine, or on emulated hosts. Without a secret they get one that
+    /// only this run has.
     pub fn start(
         settings: LaunchSettings,
+        token: Option<String>,
         hosts: Option<&'a EmulatedHosts>,
         hooks: &'a dyn LaunchHooks,
     ) -> Result<Self, PlaceError> {
@@ -103,7 +105,7 @@ impl<'a> LaunchedRun<'a> {
                 json!({"worker": addresses(&bound_workers), "ps": addresses(&bound_servers)})
             }
         };
-        let token = make_token().map_err(cannot())?;
+        let token = token.map_or_else(make_token, Ok).map_err(cannot())?;
         let mut run = Self::without_tasks(settings, hosts, hooks, cluster, token);
         let servers = bound_servers.into_iter().map(|bound| (Role::Ps, bound));
         let workers = bound_workers.into_iter().map(|bound| (Role::Worker, bound));

@@ -1,13 +1,12 @@
 //! The secret that all tasks of a run share, and the credential that only reads.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::PlaceError;
-use paceline_trust::{is_private, keyed_hash, random_bytes};
+use paceline_trust::{is_private, keyed_hash, open_credential, random_bytes};
 
 /// The environment variable through which the launcher gives its tasks the run's secret.
 pub const TOKEN_VARIABLE: &str = "PACELINE_TOKEN";
@@ -50,7 +49,7 @@ fn choose_token(variable: Option<Vec<u8>>, file: Option<&Path>) -> Result<Vec<u8
 /// If the file cannot be read, others may read it, or its secret is too short or too long.
 pub fn read_token(option: &str, path: &Path) -> Result<String, PlaceError> {
     let wrong = |why: String| PlaceError::Usage(format!("{option} {}: {why}", path.display()));
-    let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let mut file = open_credential(path).map_err(|error| wrong(error.to_string()))?;
     let about = file.metadata().map_err(|error| wrong(error.to_string()))?;
     if !is_private(&about) {
         let mode = about.mode() & 0o777;

@@ -50,14 +50,14 @@ impl RunDir {
         if fs::read_dir(wanted).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(refused("it is not empty"));
         }
-        make_private(wanted).map_err(RunFileError::at("make the run directory", wanted))?;
+        make_private(wanted).map_err(unwritable(wanted))?;
         // Two runs may get here at once; the one that creates the first file owns the directory.
         match fs::File::create_new(wanted.join(files::JOB)) {
             Ok(_) => Self { path: wanted.to_owned(), is_reopened: false, _lock: None }.locked(),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(refused("another run has just begun in it"))
             }
-            Err(error) => Err(RunFileError::at("write to the run directory", wanted)(error)),
+            Err(error) => Err(unwritable(wanted)(error)),
         }
     }
 
@@ -68,7 +68,7 @@ impl RunDir {
 
     /// Creates `<name>-<time>` within `parent`, with a number behind it if that exists.
     pub fn create_named(parent: &Path, name: &str) -> Result<Self, RunFileError> {
-        fs::create_dir_all(parent).map_err(RunFileError::at("make the directory", parent))?;
+        fs::create_dir_all(parent).map_err(unwritable(parent))?;
         let stamp = UtcTime::at(unix_seconds() as u64).stamp();
         for attempt in 1u32.. {
             let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
@@ -76,7 +76,7 @@ impl RunDir {
             match private().create(&path) {
                 Ok(()) => return Self { path, is_reopened: false, _lock: None }.locked(),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(error) => return Err(RunFileError::at("make the run directory", &path)(error)),
+                Err(error) => return Err(unwritable(&path)(error)),
             }
         }
         unreachable!("some number is free")
@@ -286,6 +286,20 @@ fn private() -> fs::DirBuilder {
     builder
 }
 
+/// For `map_err`: a run's directory cannot be made or written.
+fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> RunFileError {
+    move |error| match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            RunFileError::Refused(format!(
+                "cannot write to the run directory {}: {error}; name a directory that you can \
+                 write, with --run-dir",
+                path.display()
+            ))
+        }
+        _ => RunFileError::at("make the run directory", path)(error),
+    }
+}
+
 /// Makes a private directory unless it exists. Directories above it are made as usual.
 fn make_private(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
@@ -300,6 +314,18 @@ fn make_private(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_the_user_may_not_write_is_refused_with_the_option_that_names_another() {
+        for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {
+            let error = unwritable(Path::new("/a/run"))(kind.into());
+            assert!(matches!(error, RunFileError::Refused(_)), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("/a/run") && text.contains("--run-dir"), "{text}");
+        }
+        let error = unwritable(Path::new("/a/run"))(io::ErrorKind::StorageFull.into());
+        assert!(matches!(error, RunFileError::Io { .. }), "{error}");
+    }
 
     #[test]
     fn two_runs_within_one_second_get_different_directories() {

@@ -55,6 +55,7 @@ mod calibration;
 mod error;
 mod evaluation;
 mod example_scorer;
+mod file_ending;
 mod header_format;
 mod open_input;
 mod output_file;
@@ -70,6 +71,7 @@ mod table_featurizer;
 mod text_chunks;
 mod text_rows;
 mod text_scorer;
+mod text_stream;
 mod trained_model;
 
 pub use answer::{AnswerStyle, AnswerValue, Answerer, best_class, probabilities};
@@ -79,6 +81,7 @@ pub use evaluation::{
     ClassFigures, EvaluateOptions, Evaluation, EvaluationBuilder, TwoClassFigures, evaluate,
 };
 pub use example_scorer::{ExampleInput, ExampleLabels, ExampleSource};
+pub use file_ending::check_onnx_name;
 pub use open_input::{InputFiles, open_input};
 pub use output_file::OutputFile;
 pub use output_rows::{IdValue, OutputFormat, OutputRows};

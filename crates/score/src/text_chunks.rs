@@ -19,6 +19,7 @@ use paceline_table::{
 
 use crate::error::ScoreError;
 use crate::header_format::header_format;
+use crate::text_stream::TextStream;
 
 /// The size of a chunk of a file, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -56,7 +57,8 @@ impl TextSource {
             TextSource::File(path) => Ok(open_table_stream(path)?),
             TextSource::StandardInput => {
                 let unpacked = unpack::Unpacked::new(io::stdin());
-                Ok(Box::new(unpacked.map_err(|source| self.unreadable(source))?))
+                let unpacked = unpacked.map_err(|source| self.unreadable(source))?;
+                Ok(Box::new(TextStream::check(unpacked)?))
             }
         }
     }

@@ -95,6 +95,11 @@ impl<'s> TableBlocks<'s> {
         self.carried.drain(..bytes);
     }
 
+    /// Whether the source has ended within quotes, so that what is left is no record.
+    pub(crate) fn ends_in_quotes(&self) -> bool {
+        self.ended && !self.carried.is_empty()
+    }
+
     /// Reads the next block. Without [`NextBlock::Records`], the block is empty.
     pub(crate) fn read(&mut self, block: &mut Block) -> io::Result<NextBlock> {
         block.range = 0..0;

@@ -24,7 +24,7 @@ use crate::format_choice::FormatChoice;
 use crate::infer::{ColumnPlanner, PlannedColumn};
 use crate::sample::TableSample;
 use crate::table_file::open_table_file;
-use crate::table_reader::TableReader;
+use crate::table_reader::{TableReader, of_file};
 use crate::table_text::TableText;
 use crate::text_format::TextFormat;
 
@@ -234,7 +234,8 @@ fn learn(
             read.map_err(interrupted)?;
         }
     }
-    let featurizer = Featurizer::new(*format, fit.finish(1 << spec.bits)?, crosses.clone())?;
+    let columns = fit.finish(1 << spec.bits).map_err(|error| of_file(&files[0], error))?;
+    let featurizer = Featurizer::new(*format, columns, crosses.clone())?;
     Ok(if spec.number_fields { featurizer.with_number_fields() } else { featurizer })
 }
 
@@ -280,7 +281,7 @@ pub(crate) fn plan_columns(
     let mut done = 0;
     let mut text = open_content(first, 0, &mut done, observer)?;
     let table = open_table_file(first, &mut text, &spec.format).map_err(interrupted)?;
-    plan_table(spec, &table, needs_label)
+    plan_table(spec, &table, needs_label).map_err(|error| of_file(first, error))
 }
 
 /// As [`plan_columns`], for a table that is open.

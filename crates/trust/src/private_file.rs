@@ -1,7 +1,41 @@
-//! Who may read a file with a secret.
+//! Files with secrets and certificates: who may read them, and how they are opened.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The most bytes of a file with certificates or a key.
+const MAX_PEM_BYTES: u64 = 1 << 20;
+
+/// Opens a file with a secret or a certificate. It must be a regular file: a pipe that no program
+/// writes would block the task, and a pipe can be read only once, but some files are read by
+/// several tasks.
+///
+/// # Errors
+/// If it cannot be opened, or is not a regular file.
+pub fn open_credential(path: &Path) -> io::Result<File> {
+    let kind = path.metadata()?;
+    if kind.is_dir() {
+        return Err(io::Error::other("it is a directory; name a file"));
+    }
+    if !kind.is_file() {
+        let why = "it is a pipe or a device, not a regular file; write its content to a file that \
+                   only you can read, and name that file";
+        return Err(io::Error::other(why));
+    }
+    File::open(path)
+}
+
+/// The content of a file with certificates or a key.
+pub(crate) fn read_pem(path: &Path) -> io::Result<Vec<u8>> {
+    let mut pem = Vec::new();
+    open_credential(path)?.take(MAX_PEM_BYTES + 1).read_to_end(&mut pem)?;
+    if pem.len() as u64 > MAX_PEM_BYTES {
+        return Err(io::Error::other("it is longer than 1 MiB, so it holds no certificate or key"));
+    }
+    Ok(pem)
+}
 
 /// Whether only the owner of a file may read it. As for other programs' secrets, a file of the
 /// system's administrator may also be readable by a group: Kubernetes mounts secrets so.
@@ -16,7 +50,24 @@ fn is_private_mode(mode: u32, owner: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_private_mode;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened_and_a_pipe_blocks_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        for (path, says) in [(path.as_path(), "pipe"), (dir.path(), "directory")] {
+            let error = open_credential(path).unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains("name"), "{error}");
+        }
+        let long = dir.path().join("long");
+        File::create(&long).unwrap().set_len(MAX_PEM_BYTES + 1).unwrap();
+        assert!(open_credential(&long).is_ok());
+        assert!(read_pem(&long).unwrap_err().to_string().contains("1 MiB"));
+    }
 
     #[test]
     fn only_an_administrators_file_may_be_shared_with_a_group() {

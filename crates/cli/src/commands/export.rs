@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use paceline_onnx::export as export_model;
-use paceline_score::{OutputFile, ScoreError};
+use paceline_score::{OutputFile, ScoreError, check_onnx_name};
 
 use super::data::size;
 use super::output::print;
@@ -16,8 +16,9 @@ use paceline_terminal::wrap_output;
 /// Writes the model as ONNX, and says what the graph takes and what it leaves to the caller.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
-    let trained = load_trained(&args.model)?;
     let failed = |error| score_failure(error, &interrupt);
+    check_onnx_name(&args.output).map_err(failed)?;
+    let trained = load_trained(&args.model)?;
     let mut file = OutputFile::create(&args.output, args.force).map_err(failed)?;
     let exported =
         export_model(&trained.model).map_err(|error| Failure::Usage(error.to_string()))?;

@@ -26,6 +26,7 @@ const WRITE_BYTES: usize = 64 << 10;
 /// Scores the inputs and writes the answers.
 pub(super) fn predict(args: &PredictArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
+    let format = args.output_format().map_err(|error| score_failure(error, &interrupt))?;
     let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     // Answers on standard output are a progress of their own.
     let display = RefCell::new(DataDisplay::new(args.output.is_none(), &stop));
@@ -40,7 +41,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Failure> {
     };
     let options = PredictOptions {
         style: args.style(),
-        format: args.output_format(),
+        format,
         bad_rows: args.on_bad.into(),
         threads: args.threads.map(|threads| threads as usize),
     };

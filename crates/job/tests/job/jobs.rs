@@ -181,7 +181,8 @@ fn values_out_of_range_are_refused() {
     check("train.batch = 4294967296", &[&format!("job:1: {batch}, {most}")]);
     check(
         "train.batch = 99999999999999999999",
-        &["job:1: train.batch 99999999999999999999 is out of range"],
+        &["job:1: train.batch 99999999999999999999 is out of range: whole numbers end at \
+           9223372036854775807"],
     );
     check("seed = -1", &["job:1: seed must be a whole number from 0 up, not -1"]);
     let digits = "data.train_examples asks for more than 10000000 digits, which are held in memory";
@@ -195,6 +196,9 @@ fn values_out_of_range_are_refused() {
             &[&format!("job:1: {rate}, not {shown}")],
         );
     }
+    let comma = format!("{rate}, not the text \"0,15\"; write 0.15, with a point");
+    check("train.optimizer.rate = \"0,15\"", &[&format!("job:1: {comma}")]);
+    check("train.optimizer.rate = \"a,b\"", &[&format!("job:1: {rate}, not the text \"a,b\"")]);
     // A number that becomes 0 or infinite in 32 bits is out of range too.
     assert_eq!(problems("train.optimizer.rate = 1e-60", &[]).len(), 1);
     assert_eq!(problems("train.optimizer.rate = 1e60", &[]).len(), 1);
@@ -248,7 +252,7 @@ fn a_file_that_cannot_be_read_is_named_without_a_line() {
     let dir = TempDir::new().unwrap();
     let error = |name: &str| RawJob::read(&dir.path().join(name)).unwrap_err().to_string();
     assert!(error("none.toml").contains("none.toml: cannot read the job file: No such file"));
-    assert!(error("").contains(": cannot read the job file: it is not a file"));
+    assert!(error("").contains(": cannot read the job file: it is a directory, not a file; name"));
     std::fs::write(dir.path().join("model.toml"), [0xff, 0x00]).unwrap();
     assert!(error("model.toml").contains("model.toml: cannot read the job file: it is not text"));
 }

@@ -220,10 +220,12 @@ fn ratio(figure: &Figure, published: f64, here: f64) -> String {
     }
 }
 
-/// The last part of a key if no other key ends with it, else the whole key.
+/// The last part of a key if no other key ends with it and no figure has that title, else the whole
+/// key.
 fn short(key: &str, keys: &[String]) -> String {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let alone = keys.iter().filter(|other| last(other) == last(key)).count() == 1;
+    let is_figure = FIGURES.iter().any(|figure| figure.title == last(key));
+    let alone = !is_figure && keys.iter().filter(|other| last(other) == last(key)).count() == 1;
     if alone { last(key).replace('_', " ") } else { key.to_owned() }
 }
 
@@ -301,5 +303,6 @@ mod tests {
         let keys = ["train.batch", "train.optimizer.kind", "data.kind"].map(String::from);
         assert_eq!(short("train.batch", &keys), "batch");
         assert_eq!(short("data.kind", &keys), "data.kind");
+        assert_eq!(short("train.stop.seconds", &keys), "train.stop.seconds", "a figure's title");
     }
 }

@@ -1,8 +1,7 @@
 //! A task's certificate, and whom it trusts.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,10 +15,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::session::TlsSession;
 use super::task_name::{dns_name, states};
-use crate::private_file::is_private;
-
-/// The most bytes of a file with a key that are read.
-const MAX_KEY_BYTES: u64 = 64 << 10;
+use crate::private_file::{is_private, read_pem};
 
 /// A task's certificate, and the authority whose certificates it trusts.
 #[derive(Clone)]
@@ -68,21 +64,19 @@ impl TlsIdentity {
             path: path.display().to_string(),
             why: why.to_string(),
         };
-        let authority = CertificateDer::from_pem_file(ca).map_err(|error| wrong(ca, &error))?;
-        let chain = CertificateDer::pem_file_iter(cert)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| wrong(cert, &error))?;
+        let content = |path: &Path| read_pem(path).map_err(|error| wrong(path, &error));
+        let authority = CertificateDer::from_pem_slice(&content(ca)?);
+        let authority = authority.map_err(|error| wrong(ca, &error))?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content(cert)?).collect();
+        let chain = chain.map_err(|error| wrong(cert, &error))?;
         if chain.is_empty() {
             return Err(wrong(cert, &"it holds no certificate"));
         }
-        let mut file = File::open(key).map_err(|error| wrong(key, &error))?;
-        let about = file.metadata().map_err(|error| wrong(key, &error))?;
-        if !is_private(&about) {
+        let about = key.metadata().map_err(|error| wrong(key, &error))?;
+        if about.is_file() && !is_private(&about) {
             return Err(wrong(key, &"others can read this key; use chmod 600"));
         }
-        let mut pem = Vec::new();
-        let read = Read::by_ref(&mut file).take(MAX_KEY_BYTES).read_to_end(&mut pem);
-        read.map_err(|error| wrong(key, &error))?;
+        let pem = content(key)?;
         let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| wrong(key, &error))?;
         Self::new(provider, authority, chain, key)
     }

@@ -70,6 +70,7 @@ function choose(id, isOnly) {
   else if (chosen.includes(id)) chosen = chosen.filter(other => other !== id);
   else chosen = [...chosen, id].slice(-names.maxComparedRuns);
   view.range = null;
+  $('whole').hidden = true;
   if (isOnly && narrow.matches) showSide(false);
   writeAddress();
   connect();

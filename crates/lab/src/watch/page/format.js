@@ -11,13 +11,21 @@ export function grouped(x) {
 export function figure(x) {
   if (x == null || !Number.isFinite(x)) return '–';
   const size = Math.abs(x);
-  if (size === 0) return '0';
+  if (Number.isInteger(x) && size < 1000) return String(x);
   if (size >= 1e5) return scaled(x, ['', 'k', 'M', 'G', 'T'], 1000);
   if (size >= 1000) return grouped(x);
   if (size >= 100) return x.toFixed(1);
   if (size >= 10) return x.toFixed(2);
   if (size >= 0.001) return x.toFixed(4);
   return x.toExponential(2);
+}
+
+// Three significant digits, for rates and times.
+export function rounded(x) {
+  if (x == null || !Number.isFinite(x)) return '–';
+  const size = Math.abs(x);
+  if (size === 0 || size >= 100) return figure(Math.round(x)).replace(/\.0$/, '');
+  return size >= 0.001 ? String(+x.toPrecision(3)) : x.toExponential(2);
 }
 
 function scaled(x, names, base, gap = '') {
@@ -76,9 +84,9 @@ export function valued(x, unit) {
         (Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 10 ? x.toFixed(1) : x.toFixed(2)) + ' %'
       );
     case 'ms':
-      return figure(x) + ' ms';
+      return rounded(x) + ' ms';
     case '/s':
-      return figure(x) + '/s';
+      return rounded(x) + '/s';
     default:
       return figure(x);
   }

@@ -2,10 +2,12 @@
 
 import { themes } from './draw.js';
 import { facts } from './facts.js';
-import { duration, figure, grouped, make, percent } from './format.js';
+import { duration, figure, grouped, make, percent, rounded } from './format.js';
 import { names } from './names.js';
 
 const { verdictKinds } = names;
+// The colors of the verdict's parts that are not phases: none is like that of a phase beside it.
+const PART_COLORS = { network: 2, server: 3, stragglers: 1, cores: 6 };
 
 // Says in one line what is trained, on what, and how.
 export function showWhat(into, run) {
@@ -59,13 +61,13 @@ export function showVerdict(into, run, theme) {
       .map(name => `${name} ${percent(verdict.shares[name], 0)}`).join(', '),
   });
   const key = make('p', { class: 'key' });
-  // A part that is a phase has its color; another has the color of its place.
-  verdictKinds.forEach((name, i) => {
+  // A part that is a phase has its color.
+  verdictKinds.forEach(name => {
     const share = verdict.shares[name] ?? 0;
     if (share < 0.005) return;
     const part = make('i', { title: `${name} ${percent(share, 0)}` });
     part.style.width = 100 * share + '%';
-    const color = themes[theme].phases[name] ?? themes[theme].colors[i % 10];
+    const color = themes[theme].phases[name] ?? themes[theme].colors[PART_COLORS[name] ?? 0];
     part.style.background = color;
     bar.append(part);
     const swatch = make('i', {});
@@ -126,8 +128,8 @@ export function showFigures(into, run) {
     tile('Train loss', figure(f.trainLoss)),
     tile('Test loss', figure(f.testLoss)),
     tile('Accuracy', percent(f.accuracy, 2)),
-    tile('Steps/s', figure(f.stepsPerSecond)),
-    tile('Examples/s', figure(f.examplesPerSecond)),
+    tile('Steps/s', rounded(f.stepsPerSecond)),
+    tile('Examples/s', rounded(f.examplesPerSecond)),
     tile(
       'Workers',
       `${f.workers ?? '–'}`,

@@ -1,6 +1,6 @@
 // The list of runs: filter it and choose runs.
 
-import { duration, figure, make } from './format.js';
+import { duration, make, rounded } from './format.js';
 import { runState } from './state.js';
 
 // Longer lists are cut; the filter finds the rest.
@@ -53,7 +53,7 @@ function item(card, chosen, choose) {
     .join(', ');
   const figures = [
     card.test_accuracy == null ? null : (100 * card.test_accuracy).toFixed(2) + ' %',
-    card.examples_per_second == null ? null : figure(card.examples_per_second) + ' ex/s',
+    card.examples_per_second == null ? null : rounded(card.examples_per_second) + ' ex/s',
     card.seconds == null ? null : duration(card.seconds),
   ]
     .filter(Boolean)

@@ -3,7 +3,7 @@
 import { themes } from './draw.js';
 import { evaluation } from './evaluation.js';
 import { facts, state } from './facts.js';
-import { bytes, duration, figure, grouped, head, make, percent, wide } from './format.js';
+import { bytes, duration, figure, grouped, head, make, percent, rounded, wide } from './format.js';
 import { names } from './names.js';
 import { labels } from './panels.js';
 import { firstCurve, taskName, last, tasks } from './store.js';
@@ -63,7 +63,7 @@ function ranking(ranks) {
             'tr',
             {},
             make('th', { scope: 'row' }, rank.task),
-            make('td', {}, figure(rank.gradient_ms) + ' ms'),
+            make('td', {}, rounded(rank.gradient_ms) + ' ms'),
             make('td', { class: 'left' }, bar),
             make(
               'td',
@@ -277,11 +277,11 @@ function comparedRows(runs, work) {
     ['Workers', run => facts(run).workers ?? '–'],
     ['Servers', run => facts(run).servers ?? '–'],
     ...equal,
-    ['Examples/s', run => facts(run).examplesPerSecond, figure, 'highest'],
+    ['Examples/s', run => facts(run).examplesPerSecond, rounded, 'highest'],
     [
       'CPU per 1,000 examples',
       run => (summed(run, 'cpu_seconds') * 1000) / run.about.summary?.examples,
-      seconds => figure(1000 * seconds) + ' ms',
+      seconds => rounded(1000 * seconds) + ' ms',
       'lowest',
     ],
     [
@@ -291,7 +291,7 @@ function comparedRows(runs, work) {
       'lowest',
     ],
     ['Steps', run => facts(run).step, grouped],
-    ['Steps/s', run => facts(run).stepsPerSecond, figure],
+    ['Steps/s', run => facts(run).stepsPerSecond, rounded],
     ['Bytes per step', run => run.about.summary?.bytes_per_step, bytes],
     ['Time', run => facts(run).seconds, duration],
     ['Last train loss', run => facts(run).trainLoss, figure],
@@ -313,7 +313,7 @@ export function showComparison(into, runs, theme) {
       'tr',
       {},
       make('th', { scope: 'row' }, 'Phases of workers'),
-      make('td', {}),
+      make('td', { class: 'rule' }),
       ...runs.map(run => make('td', {}, phaseBar(phasesOf(run)))),
     ),
   );
@@ -363,8 +363,14 @@ function comparedRow(name, values, say, better) {
   return make(
     'tr',
     {},
-    make('th', { scope: 'row' }, name),
-    make('td', { class: 'left dim' }, better),
+    // Phones have no room for a column that says what is best.
+    make(
+      'th',
+      { scope: 'row' },
+      name,
+      better ? make('small', { class: 'below dim' }, `${better} is best`) : null,
+    ),
+    make('td', { class: 'left dim rule' }, better),
     ...values.map(value => {
       const isKnown = typeof value === 'number' ? Number.isFinite(value) : value != null;
       const isBest = isKnown && value === best;
@@ -382,7 +388,7 @@ function runHead(runs, theme, more) {
       'tr',
       {},
       make('th', {}),
-      ...more.map(title => make('th', { scope: 'col', class: 'left' }, title)),
+      ...more.map(title => make('th', { scope: 'col', class: 'left rule' }, title)),
       ...labels(runs).map((label, i) => {
         const swatch = make('i', { class: 'swatch' });
         swatch.style.setProperty('--c', colors[i % colors.length]);
