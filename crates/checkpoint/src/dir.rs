@@ -250,7 +250,9 @@ fn has_finite_values(path: &Path) -> io::Result<bool> {
     let mut length = [0; 8];
     file.read_exact(&mut length)?;
     file.seek_relative(i64::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?)?;
-    let mut values = vec![0_f32; READ_BYTES / size_of::<f32>()];
+    // One more number than the file may have, so that a short file needs little memory.
+    let most = file.metadata()?.len() as usize / size_of::<f32>() + 1;
+    let mut values = vec![0_f32; most.min(READ_BYTES / size_of::<f32>())];
     loop {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
         let mut filled = 0;
@@ -260,7 +262,7 @@ fn has_finite_values(path: &Path) -> io::Result<bool> {
         if !all_finite(&values[..filled / size_of::<f32>()]) {
             return Ok(false);
         }
-        if filled < READ_BYTES {
+        if filled < size_of_val(&values[..]) {
             return Ok(true);
         }
     }

@@ -132,7 +132,9 @@ impl CheckpointDir {
         }
         let found = self.newest_or_set_aside(&verify, warn)?;
         let base = found.as_ref().map(|checkpoint| checkpoint.manifest.info.step);
-        let (generation, entered) = (claimed.generation + 1, vec![server.index]);
+        let next = claimed.generation.checked_add(1);
+        let generation = next.ok_or_else(|| damaged(path, "its count cannot rise"))?;
+        let entered = vec![server.index];
         claimed = ClaimedGeneration { generation, base, servers: server.count, entered };
         write_sealed(path, "claim", &claimed).map_err(cannot)?;
         Ok(GenerationStart { generation: claimed.generation(), checkpoint: found })

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub const FORMAT: u32 = 1;
 /// A larger file is not a manifest.
 const MAX_BYTES: u64 = 256 << 20;
+/// More slots than any run has.
+const MAX_SLOTS: usize = 1 << 16;
 /// The text before the checksum.
 const SEAL: &str = ",\n  \"crc32c\": \"";
 
@@ -74,6 +76,17 @@ pub struct CheckpointInfo {
     pub generation: u64,
 }
 
+impl CheckpointInfo {
+    /// The number of the model's parameters, if it is one.
+    fn model_size(&self) -> Option<u64> {
+        let size = |shape: &[usize]| {
+            shape.iter().try_fold(1_u64, |size, &length| size.checked_mul(length as u64))
+        };
+        let mut tensors = self.tensors.iter();
+        tensors.try_fold(0_u64, |sum, tensor| sum.checked_add(size(&tensor.shape)?))
+    }
+}
+
 fn is_zero(count: &usize) -> bool {
     *count == 0
 }
@@ -118,6 +131,14 @@ pub struct ShardEntry {
 }
 
 impl ShardEntry {
+    /// Whether its file is long enough for the keys of its entries, and for those that it only
+    /// counts, with their counts.
+    fn has_room(&self) -> bool {
+        let counted = (self.counted as u64).checked_mul(2);
+        let numbers = counted.and_then(|counted| counted.checked_add(self.entries.unwrap_or(0)));
+        numbers.is_some_and(|numbers| numbers <= self.bytes / 4)
+    }
+
     /// Whether the shard has some of these parameters.
     pub(crate) fn overlaps(&self, params: &Range<usize>) -> bool {
         (self.from as usize) < params.end && params.start < self.to as usize
@@ -184,7 +205,7 @@ impl Manifest {
 
     /// The length of all files except the manifest.
     pub fn bytes(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.bytes).sum()
+        self.shards.iter().fold(0, |sum, shard| sum.saturating_add(shard.bytes))
     }
 
     /// Checks that its parts fit together.
@@ -192,17 +213,22 @@ impl Manifest {
         if self.info.format != FORMAT {
             return Err(format!("it is of format {}, not {FORMAT}", self.info.format));
         }
+        if self.info.slots > MAX_SLOTS {
+            return Err(format!("it has {} slots, and no run has that many", self.info.slots));
+        }
         let mut from = 0;
         for shard in &self.shards {
+            if !shard.has_room() {
+                return Err(format!("the shard {} is too short for its entries", shard.file));
+            }
             let has_slots = |chunk: &ChunkEntry| chunk.slots.len() == self.info.slots;
             if shard.from != from || shard.to < from || !shard.chunks.iter().all(has_slots) {
                 return Err(format!("the shard {} does not fit the others", shard.file));
             }
             from = shard.to;
         }
-        let sizes = self.info.tensors.iter().map(|tensor| tensor.shape.iter().product::<usize>());
         let all_there = self.shards.len() == self.info.shard_count && !self.shards.is_empty();
-        if all_there && sizes.sum::<usize>() as u64 == from {
+        if all_there && self.info.model_size() == Some(from) {
             return Ok(());
         }
         Err("the shards are not all of the model".into())

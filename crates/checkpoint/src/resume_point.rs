@@ -237,7 +237,15 @@ impl ResumePoint {
             let place = (1 + states.len()) * shard.entries.unwrap_or(0) as usize * width + at;
             read(place, bytemuck::cast_slice_mut(&mut numbers)).map(|()| numbers)
         };
-        let keys = whole_numbers(0, count)?;
+        // A file with a checksum that belongs to it may still have been made by another program.
+        let rising = |keys: Vec<u32>| {
+            if keys.is_sorted_by(|left, right| left < right) {
+                return Ok(keys);
+            }
+            let text = format!("{}: its keys do not rise", path.display());
+            Err(CheckpointError::Refused(text))
+        };
+        let keys = rising(whole_numbers(0, count)?)?;
         let marks = if shard.has_marks {
             whole_numbers(count, count)?
         } else {
@@ -245,7 +253,7 @@ impl ResumePoint {
             vec![table.mark_of(self.step()); count]
         };
         let at = count * (1 + usize::from(shard.has_marks));
-        let counted = whole_numbers(at, shard.counted)?;
+        let counted = rising(whole_numbers(at, shard.counted)?)?;
         let counts = whole_numbers(at + shard.counted, shard.counted)?;
         let at_once = (PIECE / width).max(1);
         let mut values = Vec::new();
@@ -363,7 +371,8 @@ fn next_steps(manifest: &Manifest) -> Vec<u64> {
         return vec![manifest.global_step(); manifest.info.slots];
     }
     let first = manifest.info.origin.step;
-    let after = |mark: SlotMark| if mark.last_sequence > 0 { mark.step + 1 } else { first };
+    let after =
+        |mark: SlotMark| if mark.last_sequence > 0 { mark.step.saturating_add(1) } else { first };
     highest(manifest).into_iter().map(after).collect()
 }
 
@@ -371,5 +380,6 @@ fn next_steps(manifest: &Manifest) -> Vec<u64> {
 fn position(manifest: &Manifest) -> u64 {
     let info = &manifest.info;
     let steps = next_steps(manifest).into_iter().map(|step| step - info.origin.step.min(step));
-    info.origin.position + steps.sum::<u64>() * info.batch as u64
+    let steps = steps.fold(0, u64::saturating_add);
+    info.origin.position.saturating_add(steps.saturating_mul(info.batch as u64))
 }

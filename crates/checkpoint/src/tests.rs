@@ -10,7 +10,9 @@ use tempfile::TempDir;
 
 use super::dir::CheckpointDir;
 use super::manifest::{CheckpointInfo, FORMAT, Manifest, PlanOrigin, TensorEntry, write_sealed};
+use super::resume_point::ResumePoint;
 use super::server_number::ServerNumber;
+use super::step_layout::StepLayout;
 use super::writer::{CheckpointSpec, CheckpointWriter};
 
 fn checkpoint_dir(run: &Path) -> CheckpointDir {
@@ -213,6 +215,56 @@ fn a_damaged_count_of_generations_is_named_and_can_be_deleted() {
     }
     fs::remove_file(&file).unwrap();
     assert_eq!(dir.claim(server, None, warn).unwrap().generation.base, Some(10));
+}
+
+#[test]
+fn a_count_of_generations_that_cannot_rise_is_damaged() {
+    let run = TempDir::new().unwrap();
+    let dir = checkpoint_dir(run.path());
+    write(run.path(), 1, &[10], 3);
+    let (server, warn) = (ServerNumber { index: 0, count: 1 }, &mut |_: &str| ());
+    dir.claim(server, None, warn).unwrap();
+    let file = run.path().join("checkpoints/generation.json");
+    let last = serde_json::json!({
+        "generation": u64::MAX, "base": 10, "servers": 1, "entered": [0]
+    });
+    write_sealed(&file, "test", &last).unwrap();
+    let error = dir.claim(server, None, warn).unwrap_err().to_string();
+    assert!(error.contains("delete it"), "{error}");
+    assert_eq!(dir.generation(), u64::MAX, "the record is as it was");
+}
+
+#[test]
+fn a_manifest_with_numbers_that_cannot_be_is_refused_before_memory_is_set_aside_for_them() {
+    let run = TempDir::new().unwrap();
+    let dir = checkpoint_dir(run.path());
+    write(run.path(), 1, &[10], 3);
+    let sound = dir.verify(10).unwrap().manifest;
+    let path = dir.place(10).join(Manifest::FILE);
+    let refused = |change: &dyn Fn(&mut Manifest)| {
+        let mut manifest = sound.clone();
+        change(&mut manifest);
+        write_sealed(&path, "test", &manifest).unwrap();
+        let steps = StepLayout { slots: 1, batch: 10, common_step: true };
+        match dir.verify(10) {
+            Err(why) => assert!(why.starts_with("manifest.json: "), "{why}"),
+            Ok(checkpoint) => panic!("at {}", ResumePoint::new(checkpoint, steps).position()),
+        }
+    };
+    refused(&|manifest| {
+        // No chunk says how many slots there are.
+        manifest.shards[0].chunks.clear();
+        manifest.info.slots = 1 << 50;
+    });
+    refused(&|manifest| manifest.shards[0].entries = Some(1 << 50));
+    refused(&|manifest| manifest.shards[0].counted = 1 << 50);
+    refused(&|manifest| manifest.info.tensors[0].shape = vec![usize::MAX; 3]);
+    refused(&|manifest| {
+        manifest.info.tensors[0].shape = vec![usize::MAX];
+        manifest.info.tensors[1].shape = vec![10];
+    });
+    write_sealed(&path, "test", &sound).unwrap();
+    assert!(dir.verify(10).is_ok());
 }
 
 #[test]

@@ -27,6 +27,8 @@ use crate::train_options::TrainOptions;
 
 /// How long the coordinator waits for the last files of other tasks after it heard from any.
 const LAST_FILES_LIMIT: Duration = Duration::from_secs(5);
+/// How long it waits for them in all.
+const LAST_FILES_MOST: Duration = Duration::from_secs(600);
 
 /// How a task of a run without a common disk reaches the coordinator's depot.
 pub(crate) struct DepotPlace<'a> {
@@ -157,7 +159,7 @@ pub(crate) fn wait_for_files(depot: &Depot) {
     let mut waiting = |left: &[String]| {
         write_line(&format!("waiting for the last files of {}", left.join(", ")));
     };
-    let left = depot.wait_for_files(LAST_FILES_LIMIT, &mut waiting);
+    let left = depot.wait_for_files(LAST_FILES_LIMIT, LAST_FILES_MOST, &mut waiting);
     if !left.is_empty() {
         write_line(&format!("warning: the files of {} are not complete here", left.join(", ")));
     }

@@ -18,7 +18,7 @@ const PROOF_LIMIT: Duration = Duration::from_secs(2);
 /// How long a single read or write may take after that.
 const IO_LIMIT: Duration = Duration::from_secs(30);
 /// The longest message: a list of a task's files, or how far a thousand slots have come.
-const MAX_MESSAGE: usize = 64 << 20;
+pub(crate) const MAX_MESSAGE: usize = 64 << 20;
 /// Bytes of a body that are in memory at a time.
 const BUFFER_BYTES: usize = 256 << 10;
 /// The length of a body, before a message.
@@ -70,10 +70,10 @@ impl Channel {
         self.0.send(&[&body.to_le_bytes(), &text])
     }
 
-    /// Receives a message.
-    pub(crate) fn receive<M: DeserializeOwned>(&mut self) -> io::Result<Received<M>> {
+    /// Receives a message of at most this length.
+    pub(crate) fn receive<M: DeserializeOwned>(&mut self, most: usize) -> io::Result<Received<M>> {
         let invalid = || io::Error::new(ErrorKind::InvalidData, "a message that is too short");
-        let message = self.0.receive(MAX_MESSAGE)?.ok_or(ErrorKind::TimedOut)?;
+        let message = self.0.receive(most)?.ok_or(ErrorKind::TimedOut)?;
         let (body, text) = message.split_first_chunk::<BODY_LENGTH>().ok_or_else(invalid)?;
         let message = serde_json::from_slice(text)
             .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;

@@ -13,7 +13,7 @@ use paceline_checkpoint::{CheckpointError, DeliveredShard, RemoteCheckpoints, Se
 use paceline_exchange::Generation;
 use paceline_trust::Credentials;
 
-use crate::channel::{Channel, Received};
+use crate::channel::{Channel, MAX_MESSAGE, Received};
 use crate::message::{DepotReply, DepotRequest};
 
 /// How long one attempt to connect may take.
@@ -148,7 +148,7 @@ pub(crate) struct Conversation;
 impl Conversation {
     /// The answer, which has no body.
     pub(crate) fn reply(&mut self, channel: &mut Channel) -> io::Result<DepotReply> {
-        let Received { message, body } = channel.receive::<DepotReply>()?;
+        let Received { message, body } = channel.receive::<DepotReply>(MAX_MESSAGE)?;
         if body > 0 {
             return Err(io::Error::new(ErrorKind::InvalidData, "an answer with a body"));
         }
@@ -157,7 +157,7 @@ impl Conversation {
 
     /// The answer and the length of its body; `None` if there is no such thing.
     pub(crate) fn body(&mut self, channel: &mut Channel) -> io::Result<Option<u64>> {
-        let Received { message, body } = channel.receive::<DepotReply>()?;
+        let Received { message, body } = channel.receive::<DepotReply>(MAX_MESSAGE)?;
         match accepted(message)? {
             DepotReply::Body => Ok(Some(body)),
             DepotReply::Absent => Ok(None),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use paceline_checkpoint::CheckpointDir;
-use paceline_trust::{Credentials, StrangerRoom};
+use paceline_trust::{ConnectionRoom, Credentials};
 
 /// What a depot keeps.
 pub struct DepotConfig {
@@ -41,9 +41,9 @@ pub(crate) struct DepotState {
     pub(crate) config: DepotConfig,
     pub(crate) is_over: AtomicBool,
     /// Connections that have proved that they belong to the run.
-    pub(crate) connections: AtomicUsize,
+    pub(crate) connections: ConnectionRoom<Box<dyn FnOnce() + Send>>,
     /// Those that have not.
-    pub(crate) strangers: StrangerRoom<Box<dyn FnOnce() + Send>>,
+    pub(crate) strangers: ConnectionRoom<Box<dyn FnOnce() + Send>>,
     /// Requests that are being answered.
     pub(crate) active: AtomicUsize,
     /// Tasks that have sent everything.

@@ -12,8 +12,8 @@ use crate::state::DepotState;
 
 /// The most bytes of one request.
 pub(crate) const MAX_APPEND: u64 = 1 << 20;
-/// The largest file that is kept. A task records a few megabytes an hour.
-const MAX_FILE: u64 = 4 << 30;
+/// The most bytes that are kept of a task, in all its files. A task records a few megabytes an hour.
+const MAX_BYTES: u64 = 4 << 30;
 /// The most files that are kept of a task.
 const MAX_FILES: usize = 1_000;
 
@@ -56,7 +56,7 @@ impl<'a> TaskFiles<'a> {
         at: u64,
         body: u64,
     ) -> io::Result<Result<(), String>> {
-        if !is_plain_name(name) || body > MAX_APPEND || at.saturating_add(body) > MAX_FILE {
+        if !is_plain_name(name) || body > MAX_APPEND || at.saturating_add(body) > MAX_BYTES {
             return Err(io::Error::new(ErrorKind::InvalidData, "a file that is not kept"));
         }
         // The body is read in any case.
@@ -77,9 +77,14 @@ impl<'a> TaskFiles<'a> {
             let text = format!("{name} has {length} bytes here, and cannot continue at {at}");
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
-        let makes_file = is_new || length == 0;
-        if makes_file && plain_files(self.folder)?.len() >= MAX_FILES {
+        let (makes_file, names) = (is_new || length == 0, plain_files(self.folder)?);
+        if makes_file && names.len() >= MAX_FILES {
             return Err(io::Error::other("the task has too many files"));
+        }
+        let lengths = names.iter().map(|name| fs::metadata(self.folder.join(name)));
+        let kept: u64 = lengths.flatten().map(|about| about.len()).sum();
+        if kept.saturating_add(bytes.len() as u64) > MAX_BYTES {
+            return Err(io::Error::other("the task's files have become too large"));
         }
         if is_new {
             set_aside(&path)?;

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -98,7 +99,8 @@ fn files_arrive_while_they_grow_and_all_of_them_at_the_end() {
     assert_eq!(depot.kept("log.txt").unwrap(), b"one\ntwo\n");
     assert!(depot.kept("events").unwrap() == large);
     assert_eq!(depot.kept(".hidden"), None);
-    let left = depot.depot.as_ref().unwrap().wait_for_files(Duration::ZERO, &mut |_| {});
+    let left =
+        depot.depot.as_ref().unwrap().wait_for_files(Duration::ZERO, Duration::ZERO, &mut |_| {});
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -292,4 +294,66 @@ fn a_file_that_begins_anew_again_and_again_does_not_fill_the_folder() {
     depot.gather(task.path());
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1_000);
     assert_eq!(depot.kept("log.txt").unwrap(), b"x");
+}
+
+#[test]
+fn a_task_that_opens_many_connections_keeps_no_other_out() {
+    let depot = TestDepot::start();
+    // The run has two tasks, and each may have three connections.
+    let clients: Vec<_> = (0..20).map(|_| depot.client()).collect();
+    for client in clients.iter().chain(&clients[..1]) {
+        assert!(client.manifest(None).unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_message_that_no_task_of_the_run_needs_is_not_received() {
+    let depot = TestDepot::start();
+    let long = DepotRequest::Done { task: "x".repeat(2 << 20) };
+    let error = depot.client().ask_plain(&long).unwrap_err().to_string();
+    assert!(!error.contains("the run has no task"), "{error}");
+    assert!(depot.client().manifest(None).unwrap().is_none());
+}
+
+#[test]
+fn the_files_of_a_task_do_not_fill_the_disk() {
+    let depot = TestDepot::start();
+    let folder = depot.run.path().join("worker_1");
+    fs::create_dir(&folder).unwrap();
+    for name in ["events", "trace"] {
+        // It has no blocks.
+        fs::File::create(folder.join(name)).unwrap().set_len((2 << 30) - 2).unwrap();
+    }
+    let append = |file: &str, bytes: &[u8]| {
+        let (task, file) = ("worker:1".into(), file.into());
+        let request = DepotRequest::Append { task, file, at: 0 };
+        depot.client().ask(&request, bytes.len() as u64, |channel, conversation| {
+            channel.send_body(&mut &bytes[..], bytes.len() as u64)?;
+            conversation.reply(channel).map(|_| ())
+        })
+    };
+    append("log.txt", b"four").unwrap();
+    let refused = append("more.txt", b"5").unwrap_err().to_string();
+    assert!(refused.contains("too large"), "{refused}");
+    assert_eq!(depot.kept("more.txt"), None);
+}
+
+#[test]
+fn a_task_that_never_ends_its_requests_does_not_hold_up_the_end() {
+    let depot = TestDepot::start();
+    let is_over = AtomicBool::new(false);
+    let left = thread::scope(|scope| {
+        scope.spawn(|| {
+            let client = depot.client();
+            while !is_over.load(Ordering::Relaxed) {
+                let list = DepotRequest::List { task: "worker:1".into(), probe: ".x".into() };
+                client.ask_plain(&list).unwrap();
+            }
+        });
+        let (limit, most) = (Duration::from_secs(60), Duration::from_millis(300));
+        let left = depot.depot.as_ref().unwrap().wait_for_files(limit, most, &mut |_| {});
+        is_over.store(true, Ordering::Relaxed);
+        left
+    });
+    assert_eq!(left, ["worker:1"]);
 }

@@ -23,13 +23,14 @@
 //!   connection has.
 //! - [`MessageChannel`] is a connection that carries messages, with all of this, over a stream that
 //!   blocks.
-//! - [`StrangerRoom`] bounds the connections that have not proved themselves.
+//! - [`ConnectionRoom`] bounds connections, such as those that have not proved themselves.
 //! - [`TlsIdentity`] and [`TlsSession`] encrypt a connection between tasks with certificates, which
 //!   an [`Authority`] makes.
 
 // The example of the README is compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
+mod connection_room;
 mod credentials;
 mod handshake;
 mod keyed_hash;
@@ -39,9 +40,9 @@ mod payload_hash;
 mod private_file;
 mod random;
 mod seal;
-mod stranger_room;
 mod tls;
 
+pub use connection_room::{ConnectionPlace, ConnectionRoom};
 pub use credentials::Credentials;
 pub use handshake::{
     Accepted, Answered, CHALLENGE_BYTES, Claims, Dialer, FIRST_BYTES, HandshakeAcceptor,
@@ -53,5 +54,4 @@ pub use message_channel::MessageChannel;
 pub use private_file::{is_private, open_credential};
 pub use random::random_bytes;
 pub use seal::{FrameKeys, FrameOpener, FrameSealer, SEAL_BYTES, SealError};
-pub use stranger_room::{StrangerPlace, StrangerRoom};
 pub use tls::{TlsError, TlsIdentity, TlsSession};

@@ -17,6 +17,8 @@ use crate::tls::TlsSession;
 
 /// A message's length comes before it.
 const LENGTH_BYTES: usize = 4;
+/// Memory for a message is set aside in pieces of at least this length, as the message arrives.
+const PIECE_BYTES: usize = 256 << 10;
 /// The version of the services that use messages.
 const VERSION: u16 = 4;
 
@@ -29,6 +31,8 @@ pub struct MessageChannel<S> {
     opener: Option<FrameOpener>,
     /// The length and the seals of the message that is being received.
     head: Vec<u8>,
+    /// The length of its content, and what there is room for now.
+    length: usize,
     content: Vec<u8>,
     /// Bytes of both that have arrived.
     received: usize,
@@ -105,7 +109,7 @@ impl<S: Read + Write> MessageChannel<S> {
 
     fn new(stream: S, tls: Option<TlsSession>) -> Self {
         let (head, content) = (Vec::new(), Vec::new());
-        Self { stream, tls, sealer: None, opener: None, head, content, received: 0 }
+        Self { stream, tls, sealer: None, opener: None, head, length: 0, content, received: 0 }
     }
 
     fn protect(&mut self, keys: Option<&FrameKeys>) {
@@ -157,9 +161,13 @@ impl<S: Read + Write> MessageChannel<S> {
                 self.begin_content(most)?;
             }
         }
-        while self.received < head_bytes + self.content.len() {
+        while self.received < head_bytes + self.length {
             let mut content = std::mem::take(&mut self.content);
-            let read = self.read_some(&mut content[self.received - head_bytes..]);
+            let arrived = self.received - head_bytes;
+            if arrived == content.len() {
+                content.resize(self.length.min((2 * arrived).max(PIECE_BYTES)), 0);
+            }
+            let read = self.read_some(&mut content[arrived..]);
             self.content = content;
             match read? {
                 None => return Ok(None),
@@ -173,7 +181,7 @@ impl<S: Read + Write> MessageChannel<S> {
         Ok(Some(&self.content))
     }
 
-    /// Checks the head, which is complete, and makes room for the content.
+    /// Checks the head, which is complete.
     fn begin_content(&mut self, most: usize) -> io::Result<()> {
         let Some((length, seals)) = self.head.split_first_chunk::<LENGTH_BYTES>() else {
             unreachable!("it has that size")
@@ -185,8 +193,8 @@ impl<S: Read + Write> MessageChannel<S> {
         if length > most {
             return Err(io::Error::new(ErrorKind::InvalidData, "the message is too long"));
         }
-        self.content.clear();
-        self.content.resize(length, 0);
+        self.length = length;
+        self.content.truncate(length);
         Ok(())
     }
 

@@ -165,7 +165,10 @@ impl Server {
             let text = format!("a newer process has taken the place of {}", hello.process.name);
             return refuse(RefuseCode::SlotTaken, &text);
         }
-        if hello.process.id == 0 || self.roster.len() >= MAX_PROCESSES {
+        // Every place has one name, so the processes that have places are not too many.
+        let most = MAX_PROCESSES.saturating_sub(processes);
+        let is_surplus = hello.slot == Hello::NO_SLOT && self.roster.others(hello) >= most;
+        if hello.process.id == 0 || is_surplus {
             return refuse(RefuseCode::NotNow, "there are too many processes");
         }
         Ok(())

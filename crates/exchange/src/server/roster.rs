@@ -1,8 +1,9 @@
 //! The roster: the processes that can fill slots.
 
-use crate::{ConnId, Hello, MAX_WORKERS};
+use crate::{ConnId, Hello, MAX_WORKERS, ProcessName};
 
-/// Processes that may be on the roster at a time.
+/// Processes that may be on the roster at a time. Those that the run began with have places of
+/// their own among them, which no other process takes.
 pub(super) const MAX_PROCESSES: usize = MAX_WORKERS;
 
 /// Numbers in names from here on are not counted, so that one cannot use up all numbers.
@@ -43,8 +44,13 @@ pub(super) struct YieldRequest {
 }
 
 impl Roster {
-    pub(super) fn len(&self) -> usize {
-        self.processes.len()
+    /// The processes that have joined, without those that this one replaces.
+    pub(super) fn others(&self, hello: &Hello) -> usize {
+        let ProcessName { id, name } = &hello.process;
+        let is_other = |process: &&EnrolledProcess| {
+            process.home.is_none() && process.id != *id && process.name != *name
+        };
+        self.processes.iter().filter(is_other).count()
     }
 
     pub(super) fn has(&self, id: u64) -> bool {

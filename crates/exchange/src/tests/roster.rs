@@ -290,6 +290,22 @@ fn a_name_with_the_greatest_number_leaves_numbers_for_others() {
 }
 
 #[test]
+fn processes_that_join_leave_room_for_those_that_the_run_began_with_and_for_themselves() {
+    let mut run = RosterRun::with(2);
+    let mut answers = (100..100 + MAX_WORKERS as u64).map(|process| run.enrol(process, None));
+    let joined = answers.by_ref().take_while(|answer| matches!(answer, RosterEvent::Enrolled(_)));
+    assert_eq!(joined.count(), MAX_WORKERS - 2);
+    assert!(answers.all(|answer| matches!(answer, RosterEvent::Refused(_))));
+    // A task that was started again, and one whose connection was lost.
+    assert_eq!(run.enrol(5_000, Some(1)), RosterEvent::Enrolled("worker:1".into()));
+    run.test.close(roster_conn(5_000), "gone");
+    let refused = run.enrol(6_000, None);
+    assert!(matches!(refused, RosterEvent::Refused(_)), "the place is that of worker:1");
+    let again = run.enrol_as(6_001, None, "worker:9");
+    assert_eq!(again, RosterEvent::Enrolled("worker:9".into()), "it replaces itself");
+}
+
+#[test]
 fn the_coordinators_slot_is_only_offered_to_its_home() {
     let mut run = RosterRun::with(4);
     run.enrol(9, None);

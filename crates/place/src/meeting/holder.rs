@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{TaskKeys, first_difference};
-use paceline_trust::{Credentials, StrangerRoom};
+use paceline_trust::{ConnectionRoom, Credentials};
 
 use super::channel::MeetingChannel;
 use super::message::{Agreed, AgreedRun, AgreedTask, HolderMessage, Introduction};
@@ -24,10 +24,13 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 const INTRODUCTION_LIMIT: Duration = Duration::from_secs(5);
 /// The most connections that are accepted before the holder looks at the meeting again.
 const ACCEPT_AT_ONCE: usize = 64;
-/// Connections that have not introduced themselves yet. The oldest is closed for a further one.
+/// Connections that have not introduced themselves yet. One is closed for a further one.
 pub(super) const MAX_STRANGERS: usize = 512;
 /// Refused processes that the others hear of; the newest.
 const MAX_REFUSALS: usize = 4;
+/// The longest reason for a refusal, in characters. It has what the process says of itself, and
+/// all others hear it.
+const MAX_REASON: usize = 500;
 
 /// A meeting as its holder sees it.
 pub(super) struct HeldMeeting<'a> {
@@ -45,7 +48,7 @@ pub(super) struct HeldMeeting<'a> {
     pub(super) run: Option<&'a AgreedRun>,
     pub(super) timeout: Duration,
     pub(super) guests: Mutex<Vec<Option<Guest>>>,
-    pub(super) strangers: StrangerRoom<Box<dyn FnOnce() + Send>>,
+    pub(super) strangers: ConnectionRoom<Box<dyn FnOnce() + Send>>,
     /// The ranks whose processes were there and have left.
     pub(super) left: Mutex<BTreeSet<usize>>,
     /// Why processes were refused.
@@ -192,10 +195,11 @@ impl HeldMeeting<'_> {
 
     /// Lets one connection introduce itself.
     fn meet_stranger(&self, stream: TcpStream, is_over: &AtomicBool) {
-        let Ok(other) = stream.try_clone() else { return };
-        let place = self.strangers.enter(Box::new(move || {
+        let (Ok(other), Ok(address)) = (stream.try_clone(), stream.peer_addr()) else { return };
+        let close = Box::new(move || {
             let _ = other.shutdown(Shutdown::Both);
-        }));
+        });
+        let place = self.strangers.enter(address.ip().to_canonical(), close);
         let guest = self.introduce(stream, is_over);
         self.strangers.leave(place);
         guest.into_iter().for_each(|guest| self.seat(guest));
@@ -237,6 +241,7 @@ impl HeldMeeting<'_> {
                 guests[rank] = Some(guest);
             }
             Some(why) => {
+                let why = shortened(why);
                 self.note_refusal(format!("{why} (at {})", guest.from));
                 let _ = guest.channel.send(&HolderMessage::Refused { why, is_permanent: true });
             }
@@ -306,5 +311,13 @@ impl HeldMeeting<'_> {
             }
         });
         Ok(Agreed { tasks: tasks.collect(), run: self.run.cloned() })
+    }
+}
+
+/// A reason that is not too long.
+fn shortened(why: String) -> String {
+    match why.char_indices().nth(MAX_REASON) {
+        Some((end, _)) => format!("{}…", &why[..end]),
+        None => why,
     }
 }

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use paceline_trust::{StrangerRoom, TlsIdentity};
+use paceline_trust::{ConnectionRoom, TlsIdentity};
 
 use self::channel::meeting_credentials;
 use self::file::{MeetingFile, MeetingPoint};
@@ -212,7 +212,7 @@ impl MeetingSettings<'_> {
             run: self.run,
             timeout: self.timeout,
             guests: Mutex::new((0..self.place.size).map(|_| None).collect()),
-            strangers: StrangerRoom::new(MAX_STRANGERS),
+            strangers: ConnectionRoom::new(MAX_STRANGERS),
             left: Mutex::default(),
             refusals: Mutex::default(),
         }

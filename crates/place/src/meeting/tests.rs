@@ -217,6 +217,35 @@ fn a_process_with_another_job_version_or_rank_is_refused_at_once() {
 }
 
 #[test]
+fn a_refused_process_with_a_long_name_neither_floods_nor_silences_the_others() {
+    let at = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
+    let [zero, one] = [0, 1].map(|rank| place(rank, 3, Some(at.clone())));
+    let hooks = [TestSurroundings::default(), TestSurroundings::default()];
+    let long = |letter: &str| RankedPlace {
+        host: Some(letter.repeat(400_000)),
+        ..place(1, 4, Some(at.clone()))
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| settings(&zero, NO_SERVERS).meet(&hooks[0]));
+        scope.spawn(|| settings(&one, NO_SERVERS).meet(&hooks[1]));
+        for letter in ["a", "b", "c", "d"] {
+            let refused = settings(&long(letter), NO_SERVERS).meet(&TestSurroundings::default());
+            assert!(refused.unwrap_err().to_string().len() < 2_000);
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let heard = || hooks[1].waits.lock().unwrap().iter().any(|text| text.contains("refused"));
+        while !heard() && Instant::now() < deadline {
+            thread::yield_now();
+        }
+        hooks.iter().for_each(|hooks| hooks.signal.store(15, Ordering::Relaxed));
+        assert!(heard(), "it does not hear what is missing");
+    });
+    let waits = hooks[1].waits.lock().unwrap();
+    let longest = waits.iter().map(String::len).max();
+    assert!(longest < Some(5_000), "{longest:?}");
+}
+
+#[test]
 fn of_two_processes_with_rank_0_one_holds_the_meeting_and_the_other_names_both() {
     let dir = tempfile::tempdir().unwrap();
     let zero = place(0, 2, None);

@@ -178,3 +178,14 @@ fn a_changed_repeated_or_lost_message_ends_the_connection() {
         assert_eq!(wrong(&messages[0][..at], 1), ErrorKind::UnexpectedEof, "cut at {at}");
     }
 }
+
+#[test]
+fn a_message_costs_memory_as_it_arrives_and_not_as_it_is_announced() {
+    let announced = 64 << 20;
+    let mut receiver = MessageChannel::new(MemoryStream::default(), None);
+    receiver.stream.incoming.extend((announced as u32).to_le_bytes());
+    receiver.stream.incoming.extend([7; 1_000]);
+    let error = receiver.receive(announced).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    assert!(receiver.content.capacity() <= 1 << 20, "{} bytes", receiver.content.capacity());
+}
