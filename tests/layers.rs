@@ -253,6 +253,29 @@ fn layers_that_do_not_fit_are_refused_with_their_line_and_exit_code_2() {
 }
 
 #[test]
+fn explain_says_that_train_refuses_a_network_beyond_the_memory() {
+    let sandbox = Sandbox::new();
+    let layers = r#"{ kind = "flatten" },
+                    { kind = "dense", size = 1000000000 },
+                    { kind = "dense", size = "classes" }"#;
+    sandbox.write("job.toml", format!("[model]\nkind = \"network\"\nlayers = [{layers}]\n"));
+    for mode in ["cluster.mode=single", "cluster.mode=sync", "cluster.mode=mirrored"] {
+        let set = ["--set", mode];
+        let refusal = sandbox.fails(2, &[&["train", "job.toml"], &set[..]].concat());
+        let (_, refusal) = refusal.split_once("job.toml:4: ").unwrap();
+        assert_says(refusal, &["model.layers.1 is the largest layer", "3.2 TB", "of memory"]);
+        // Explained lines are wrapped and have a mark before them.
+        let plain = |text: &str| {
+            let words = text.split_whitespace().filter(|word| *word != "#");
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let explained = plain(&sandbox.ok(&[&["explain", "job.toml"], &set[..]].concat()).stdout);
+        let expected = "train refuses this network on this machine: job.toml:4: ";
+        assert_says(&explained, &[&format!("{expected}{}", plain(refusal))]);
+    }
+}
+
+#[test]
 fn the_shape_of_mnist_is_read_from_its_files_before_the_start() {
     let sandbox = Sandbox::new();
     let path = format!("data.path={}", sandbox.idx_set("idx", 40, 10).display());

@@ -6,7 +6,7 @@ use paceline_model::{Architecture, LayerCost, memory_text};
 
 use crate::Failure;
 use crate::load_data::example_planes;
-use crate::network_check::NetworkMemory;
+use crate::network_check::{NetworkMemory, memory_problem};
 use paceline_terminal::{counted, fitted, grouped, output_width, wrap_comments};
 
 /// The columns that a narrow terminal does not show, the least important first.
@@ -50,8 +50,13 @@ pub(crate) fn layer_table(job: &RawJob, plan: &Plan) -> Result<String, Failure> 
         counted(memory.examples as u64, "example"),
         if plan.cluster.mode == Mode::Single { "" } else { " in each worker" },
     );
+    let refusal = match memory_problem(job, plan, network, &architecture) {
+        Some(problem) => format!("# train refuses this network on this machine: {problem}\n"),
+        None => String::new(),
+    };
     let table = comment_table(&rows, &DROPPABLE);
-    Ok(format!("\n{}{table}{}", wrap_comments(&title), wrap_comments(&memory)))
+    let [title, memory, refusal] = [title, memory, refusal].map(|text| wrap_comments(&text));
+    Ok(format!("\n{title}{table}{memory}{refusal}"))
 }
 
 /// A table as comments that fit the terminal. Narrow ones lack the columns of `droppable`.

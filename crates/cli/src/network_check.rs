@@ -1,7 +1,8 @@
 //! Checks a plan's network against its data and this machine's memory, before anything starts.
 
-use paceline_job::{DataShape, ModelKind, NetworkPlan, Plan, RawJob};
+use paceline_job::{DataShape, ModelKind, NetworkPlan, Plan, Problem, RawJob};
 use paceline_model::{Architecture, memory_text};
+use paceline_terminal::counted;
 
 use crate::Failure;
 use crate::model_memory::memory_here;
@@ -33,19 +34,32 @@ pub(crate) fn check_network(job: &RawJob, plan: &Plan, shape: DataShape) -> Resu
     let (Some(architecture), ModelKind::Network(network)) = (architecture, &plan.model) else {
         return Ok(());
     };
+    match memory_problem(job, plan, network, &architecture) {
+        Some(problem) => Err(problem.into()),
+        None => Ok(()),
+    }
+}
+
+/// Why this machine's memory is too small for a plan's network, if it is.
+pub(crate) fn memory_problem(
+    job: &RawJob,
+    plan: &Plan,
+    network: &NetworkPlan,
+    architecture: &Architecture,
+) -> Option<Problem> {
     let NetworkMemory { parameters, values, examples } =
-        NetworkMemory::of(plan, network, &architecture);
-    let needed = parameters + values;
-    let Some(here) = memory_here().filter(|here| needed > *here) else { return Ok(()) };
+        NetworkMemory::of(plan, network, architecture);
+    let needed = parameters.saturating_add(values);
+    let here = memory_here().filter(|here| needed > *here)?;
     let [needed, parameters, values, here] =
         [needed, parameters, values, here].map(|bytes| memory_text(bytes.into()));
     let message = format!(
         "is the largest layer of a network that needs {needed} ({parameters} for its parameters \
-         and {values} for {examples} examples), but there are only {here} of memory; use smaller \
-         sizes"
+         and {values} for {}), but there are only {here} of memory; use smaller sizes",
+        counted(examples as u64, "example")
     );
-    let largest = largest_layer(&architecture, examples);
-    Err(job.layer_problem(network, largest, message).into())
+    let largest = largest_layer(architecture, examples);
+    Some(job.layer_problem(network, largest, message))
 }
 
 /// The layer with the most parameters and values.

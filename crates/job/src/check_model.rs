@@ -177,6 +177,7 @@ impl JobChecker<'_> {
             self.problems.push(self.job.problem(&path, message));
             return 1;
         }
-        self.whole(&path) as usize
+        let size = if kind == "dense" { self.whole(&path) } else { self.whole_alone(&path) };
+        size as usize
     }
 }

@@ -22,14 +22,16 @@ impl JobChecker<'_> {
     }
 
     pub(super) fn whole(&mut self, path: &str) -> u64 {
-        self.take(path, |value, kind| match (value, kind) {
-            (
-                JobValue::Whole(whole),
-                ValueKind::Whole { min, max } | ValueKind::WholeOr { min, max, .. },
-            ) => u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole)),
-            _ => None,
-        })
-        .unwrap_or(1)
+        self.take(path, whole_of).unwrap_or(1)
+    }
+
+    /// A whole number, where the word that the key also accepts makes no sense.
+    pub(super) fn whole_alone(&mut self, path: &str) -> u64 {
+        let kind = match kind_of(path) {
+            ValueKind::WholeOr { min, max, .. } => ValueKind::Whole { min, max },
+            other => other,
+        };
+        self.take_as(path, kind, whole_of).unwrap_or(1)
     }
 
     pub(super) fn number(&mut self, path: &str) -> f64 {
@@ -163,18 +165,40 @@ impl JobChecker<'_> {
         path: &str,
         read: impl Fn(&JobValue, ValueKind) -> Option<T>,
     ) -> Option<T> {
-        let key = find_key(path).unwrap_or_else(|| unreachable!("{path} is in the schema"));
+        self.take_as(path, kind_of(path), read)
+    }
+
+    fn take_as<T>(
+        &mut self,
+        path: &str,
+        kind: ValueKind,
+        read: impl Fn(&JobValue, ValueKind) -> Option<T>,
+    ) -> Option<T> {
         let entry = self.job.entries.get(path)?;
-        let value = read(&entry.value, key.kind);
+        let value = read(&entry.value, kind);
         if value.is_none() {
-            let takes = key.kind.describe();
+            let takes = kind.describe();
             let found = entry.value.describe();
-            let hint = key.kind.hint(&entry.value);
+            let hint = kind.hint(&entry.value);
             let message = format!("{path} must be {takes}, not {found}{hint}");
             self.problems.push(Problem { origin: entry.origin.clone(), message });
         }
         value
     }
+}
+
+/// The values that a key accepts.
+fn kind_of(path: &str) -> ValueKind {
+    find_key(path).unwrap_or_else(|| unreachable!("{path} is in the schema")).kind
+}
+
+/// A whole number within the limits of its kind.
+fn whole_of(value: &JobValue, kind: ValueKind) -> Option<u64> {
+    let (ValueKind::Whole { min, max } | ValueKind::WholeOr { min, max, .. }) = kind else {
+        return None;
+    };
+    let JobValue::Whole(whole) = value else { return None };
+    u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole))
 }
 
 /// A weight: a finite number from 0 up.

@@ -2,19 +2,20 @@
 
 use paceline_engine::{Mode, ModelSizing, ModelSource, TestHooks, exchange_conditions};
 use paceline_exchange::{ExchangeConditions, route_pieces, travels_in_pieces};
-use paceline_job::{ModelKind, Plan};
+use paceline_job::{ModelKind, Plan, RawJob};
 use paceline_model::{LayerPiece, memory_text};
 
 use crate::Failure;
 use crate::layer_table::comment_table;
 use crate::load_data::known_shape;
+use crate::network_check::memory_problem;
 use crate::workload::model_source;
 use paceline_terminal::{grouped, wrap_comments};
 
 /// A table of the layers with parameters, and how their gradients travel between `workers`
-/// workers. Empty if the run is not `mirrored`, the model has no layers, or its size is not known
-/// before the data is read.
-pub(super) fn layers(plan: &Plan, workers: usize) -> Result<String, Failure> {
+/// workers. Empty if the run is not `mirrored`, the model has no layers, it does not fit into this
+/// machine's memory, or its size is not known before the data is read.
+pub(super) fn layers(job: &RawJob, plan: &Plan, workers: usize) -> Result<String, Failure> {
     let (Mode::Mirrored, Some(shape)) = (plan.cluster.mode, known_shape(plan)) else {
         return Ok(String::new());
     };
@@ -22,6 +23,9 @@ pub(super) fn layers(plan: &Plan, workers: usize) -> Result<String, Failure> {
     let Ok(architecture) = network.architecture(shape.planes, shape.classes) else {
         return Ok(String::new());
     };
+    if memory_problem(job, plan, network, &architecture).is_some() {
+        return Ok(String::new());
+    }
     let ModelSource::Dense { build, .. } = model_source(plan, shape) else {
         return Ok(String::new());
     };

@@ -172,7 +172,7 @@ fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         Placement::Listed(cluster) => (cluster.slots(), cluster.workers_here()),
         Placement::Ranked(place) => (plan.cluster.workers, place.workers_here()),
     };
-    let exchange = explain_layers::layers(&plan, workers)?;
+    let exchange = explain_layers::layers(&job, &plan, workers)?;
     print(&wrap_comments(&job.explain()))?;
     print(&table)?;
     print(&exchange)?;

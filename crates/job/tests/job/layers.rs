@@ -316,6 +316,18 @@ fn lists_that_are_no_layers_are_refused() {
         r#"{ kind = "conv", size = "classes", channels = 3 },"#,
         "job:4: model.layers.0.size is \"classes\", which only a dense layer takes; use a number",
     );
+    check_layers(
+        r#"{ kind = "conv", size = 0, channels = 3 },"#,
+        "job:4: model.layers.0.size must be a whole number from 1 up, not 0",
+    );
+    check_layers(
+        r#"{ kind = "max-pool", size = 0 },"#,
+        "job:4: model.layers.0.size must be a whole number from 1 up, not 0",
+    );
+    check_layers(
+        r#"{ kind = "dense", size = 0 },"#,
+        "job:4: model.layers.0.size must be a whole number from 1 up, or \"classes\", not 0",
+    );
     let many = format!("{network}\nlayers = [{}]", r#"{kind="relu"},"#.repeat(1001));
     check(&many, &["job:3: model.layers has 1001 layers; at most 1000 are allowed"]);
     assert_eq!(
