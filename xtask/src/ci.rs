@@ -1,4 +1,4 @@
-//! `cargo xtask ci` and `cargo xtask chaos`.
+//! `cargo xtask ci`.
 
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
@@ -57,19 +57,6 @@ fn document() -> ChoreResult {
     let mut doc = in_background("doc");
     doc.args(["--profile", "ci", "--workspace", "--no-deps", "--all-features", "--locked"]);
     run_quietly(doc.env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-/// Plays 100 chaos seeds of each mode; `cargo test` plays two. With `--tls` all runs are encrypted.
-pub(crate) fn chaos(args: &[String]) -> ChoreResult {
-    let mut tests = cargo(&["test", "--workspace", "--locked", "--test", "process", "chaos::"]);
-    match args {
-        [] => {}
-        [flag] if flag == "--tls" => {
-            tests.env("PACELINE_CHAOS_TLS", "1");
-        }
-        _ => return Err("cargo xtask chaos [--tls]".into()),
-    }
-    run(tests.args(["--", "--nocapture"]).env("PACELINE_CHAOS_SEEDS", "300"))
 }
 
 fn step(name: &str, work: impl FnOnce() -> ChoreResult) -> ChoreResult {

@@ -2,8 +2,8 @@
 
 use crate::process::{ChoreResult, cargo, run};
 
-/// The program that drives the targets. It is built as tests are, with checks of overflow.
-const PROGRAM: [&str; 3] = ["run", "--locked", "--package=paceline-fuzz"];
+/// The program that drives the targets. It is optimised, and has the checks that tests have.
+const PROGRAM: [&str; 5] = ["run", "--locked", "--profile", "fuzz", "--package=paceline-fuzz"];
 
 /// Drives every fuzz target for its share of some minutes, or for some inputs each.
 pub(crate) fn fuzz(args: &[String]) -> ChoreResult {

@@ -1,5 +1,6 @@
 //! The project's chores. `cargo xtask ci` is everything that must hold before a change lands.
 
+mod chaos;
 mod ci;
 mod cycles;
 mod deps;
@@ -26,9 +27,10 @@ cargo xtask tidy [lines|files|functions|words|types|sizes|packages]...
                     only check the style: the lengths of lines, files and functions, words that
                     read badly, type names defined twice, the sizes of crates, and that every
                     crate can be packaged
-cargo xtask chaos [--tls]
-                    300 runs whose tasks are killed, stopped and cut off at random; all encrypted
-                    with --tls
+cargo xtask chaos [--tls] [--release] [--seeds FIRST..END]
+                    runs whose tasks are killed, stopped and cut off at random, with seeds 0..100 of
+                    each mode or with others; all encrypted with --tls; with --release the program
+                    is built as users have it
 cargo xtask fuzz --minutes N | --inputs N [--seed N] [TARGET]...
                     random and mutated input for everything that reads bytes from elsewhere: all
                     targets together take N minutes, or each gets N inputs
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
         "deps" => deps::check(&root()),
         "cycles" => cycles::check(&root()),
         "tidy" => tidy::check(&root(), &args[1..]),
-        "chaos" => ci::chaos(&args[1..]),
+        "chaos" => chaos::chaos(&args[1..]),
         "fuzz" => fuzz::fuzz(&args[1..]),
         "deny" => fuzz::deny(&args[1..]),
         _ => Err(USAGE.to_owned()),

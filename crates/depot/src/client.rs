@@ -18,6 +18,8 @@ use crate::message::{DepotReply, DepotRequest};
 
 /// How long one attempt to connect may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// The longest manifest.
+const MAX_MANIFEST: u64 = 256 << 20;
 /// The pause before another attempt.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// How often a wait for the depot is reported.
@@ -211,6 +213,9 @@ impl RemoteCheckpoints for DepotClient {
     fn manifest(&self, step: Option<u64>) -> Result<Option<Vec<u8>>, CheckpointError> {
         let asked = self.ask(&DepotRequest::Manifest { step }, 0, |channel, conversation| {
             let Some(bytes) = conversation.body(channel)? else { return Ok(None) };
+            if bytes > MAX_MANIFEST {
+                return Err(io::Error::new(ErrorKind::InvalidData, "a manifest that is too long"));
+            }
             let mut text = Vec::new();
             channel.receive_body(&mut text, bytes)?;
             Ok(Some(text))

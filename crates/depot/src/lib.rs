@@ -38,7 +38,8 @@
 //! let warn = |text: &str| eprintln!("{text}");
 //! drop(Gatherer::start(&client, "worker:1", folder.into(), GatherTime::End, warn)?);
 //!
-//! assert!(depot.wait_for_files(Duration::from_secs(10), Duration::from_secs(60), &mut |_| {}).is_empty());
+//! let (limit, most) = (Duration::from_secs(10), Duration::from_secs(60));
+//! assert!(depot.wait_for_files(limit, most, &mut |_| {}).is_empty());
 //! assert_eq!(std::fs::read_to_string(run.join("worker_1/log.txt"))?, "step 1\n");
 //! # Ok::<(), std::io::Error>(())
 //! ```

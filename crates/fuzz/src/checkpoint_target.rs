@@ -12,7 +12,8 @@ use paceline_checkpoint::{
     ServerNumber, StepLayout, layout_digest,
 };
 use paceline_exchange::{ChunkMarks, SlotMark};
-use paceline_model::{Layout, Momentum};
+use paceline_factor::FactorMachine;
+use paceline_model::{AdaGrad, EntryPolicy, Layout, Model, Momentum, OptimizerSpec, ParamTable};
 use serde_json::Value;
 
 use crate::file_targets::{joined, model_layout, split};
@@ -72,6 +73,25 @@ fn resume(point: &ResumePoint, slots: usize) {
         let _ = (point.params(&layout), point.known_gradient(0, all.clone()));
         let _ = point.dense(&layout, optimizer, all);
     }
+    let model = sparse_model();
+    if point.check(model.layout(), &sparse_optimizer()).is_ok() {
+        let _ = point.fill(model.layout(), empty_table(&model));
+    }
+}
+
+fn sparse_model() -> FactorMachine {
+    FactorMachine::new(50, 2)
+}
+
+fn sparse_optimizer() -> OptimizerSpec {
+    AdaGrad::new(0.1)
+}
+
+/// A table that counts keys before they have an entry, and evicts entries.
+fn empty_table(model: &FactorMachine) -> ParamTable {
+    let policy = EntryPolicy { min_count: 2, evict_after: Some(100), ..EntryPolicy::default() };
+    let keys = 0..model.layout().keys();
+    ParamTable::allocate_with(sparse_optimizer(), model, keys, 1, policy).expect("a small table")
 }
 
 /// A text with the checksum that belongs to it.
@@ -93,17 +113,39 @@ fn with_shard(text: &str, shard: &[u8]) -> Option<String> {
 
 /// Writes a checkpoint of one shard, as a server does.
 pub(crate) fn write_checkpoint(dir: &CheckpointDir) {
-    let layout = model_layout();
-    let shard = 0..layout.len();
-    let (info, name) = (info(&layout), "ps-0".into());
-    let spec = CheckpointSpec { dir: dir.clone(), keep: 2, info, layout, index: 0, shard, name };
-    let mut writer = CheckpointWriter::start(spec, Arc::new(|_| {})).expect("a thread");
-    let slots = vec![SlotMark { last_sequence: STEP, step: STEP - 1 }; SLOTS];
-    let marks = vec![ChunkMarks { version: STEP, slots }];
-    writer.take(STEP, marks, true, |out| out.fill(0.5));
+    let mut writer = writer(dir, model_layout(), &["momentum"]);
+    writer.take(STEP, marks(), true, |out| out.fill(0.5));
 }
 
-fn info(layout: &Layout) -> CheckpointInfo {
+/// Writes a checkpoint of a table that has some entries, and has counted another key.
+fn write_table(dir: &CheckpointDir) {
+    let model = sparse_model();
+    let table = empty_table(&model);
+    let (keys, bias) = ([3, 7, 20], model.layout().keys() as u32 - 1);
+    for step in 0..2 {
+        let keys = [&keys[..], &[bias]].concat();
+        let mut numbers = vec![0.0; keys.len() * table.width()];
+        table.read(&keys, &mut numbers);
+        table.update(step, &keys, &numbers);
+    }
+    table.update(2, &[30], &vec![0.0; table.width()]);
+    let states = table.state_names().to_vec();
+    writer(dir, model.layout().clone(), &states).take_table(STEP, marks(), true, &table);
+}
+
+fn writer(dir: &CheckpointDir, layout: Layout, states: &[&str]) -> CheckpointWriter {
+    let shard = 0..layout.len();
+    let (info, name) = (info(&layout, states), "ps-0".into());
+    let spec = CheckpointSpec { dir: dir.clone(), keep: 2, info, layout, index: 0, shard, name };
+    CheckpointWriter::start(spec, Arc::new(|_| {})).expect("a thread")
+}
+
+fn marks() -> Vec<ChunkMarks> {
+    let slots = vec![SlotMark { last_sequence: STEP, step: STEP - 1 }; SLOTS];
+    vec![ChunkMarks { version: STEP, slots }]
+}
+
+fn info(layout: &Layout, states: &[&str]) -> CheckpointInfo {
     let entry = |tensor: &paceline_model::Tensor| TensorEntry {
         name: tensor.name.clone(),
         shape: tensor.shape.clone(),
@@ -120,7 +162,7 @@ fn info(layout: &Layout) -> CheckpointInfo {
         origin: PlanOrigin::default(),
         job_digest: "0".into(),
         layout_digest: hex(&layout_digest(layout)),
-        optimizer_state: vec!["momentum".into()],
+        optimizer_state: states.iter().map(|state| (*state).into()).collect(),
         known_gradients: 0,
         tensors: layout.tensors().iter().map(entry).collect(),
         shard_count: 1,
@@ -130,11 +172,15 @@ fn info(layout: &Layout) -> CheckpointInfo {
 }
 
 pub(crate) fn checkpoint_seeds() -> Vec<Vec<u8>> {
+    [write_checkpoint, write_table].map(checkpoint_seed).into()
+}
+
+fn checkpoint_seed(write: fn(&CheckpointDir)) -> Vec<u8> {
     let path = scratch_dir().join("written");
     // Seeds that were asked for before are in the way.
     let _ = fs::remove_dir_all(&path);
     let dir = CheckpointDir::new(&path);
-    write_checkpoint(&dir);
+    write(&dir);
     let server = |index| ServerNumber { index, count: 2 };
     for index in [0, 1] {
         let _ = dir.claim(server(index), None, &mut |_| {});
@@ -142,5 +188,5 @@ pub(crate) fn checkpoint_seeds() -> Vec<Vec<u8>> {
     let read = |path| fs::read(path).expect("a file that was just written");
     let (manifest, shard) = (dir.place(STEP).join("manifest.json"), dir.place(STEP).join(SHARD));
     let checkpoint = joined(&read(manifest), &read(shard));
-    vec![joined(&read(path.join("generation.json")), &checkpoint)]
+    joined(&read(path.join("generation.json")), &checkpoint)
 }

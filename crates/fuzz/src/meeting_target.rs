@@ -174,28 +174,31 @@ pub(crate) fn guest(bytes: &[u8]) {
     });
 }
 
-/// What the holder of a meeting says to processes that it takes and refuses.
+/// What the holder of a meeting says to processes that wait, that it refuses and that it takes.
 pub(crate) fn guest_seeds() -> Vec<Vec<u8>> {
     let address = free_address();
     let introductions = meeting_seeds();
+    let Some((last, others)) = introductions.split_last() else { return Vec::new() };
     thread::scope(|scope| {
         scope.spawn(move || meet(address, MeetingPart::Holds, SIZE, None));
         while TcpStream::connect(address).is_err() {
             thread::sleep(Duration::from_millis(1));
         }
         let mut peers = PeerPool::new(address, Service::Meeting);
-        let guests = introductions.iter().chain(introductions.last());
-        let mut guests: Vec<Peer> = guests
-            .filter_map(|introduction| {
-                let mut peer = peers.take().ok()?;
-                peer.send(&[introduction]).ok()?;
-                // In their order, so that the last one comes twice.
-                thread::sleep(Duration::from_millis(5));
-                Some(peer)
-            })
-            .collect();
-        drop(peers);
+        let mut introduce = |introduction: &Vec<u8>| {
+            let mut peer = peers.take().ok()?;
+            peer.send(&[introduction]).ok()?;
+            Some(peer)
+        };
         let hear = |peer: &mut Peer| peer.receive(MOST_BYTES).ok()?.map(<[u8]>::to_vec);
-        guests.iter_mut().filter_map(hear).collect()
+        // Who hears what is missing has a place. Another process with its rank is refused.
+        let mut waiting: Vec<Peer> = others.iter().filter_map(&mut introduce).collect();
+        let mut seeds: Vec<_> = waiting.iter_mut().filter_map(hear).collect();
+        let refused = others.last().and_then(&mut introduce);
+        seeds.extend(refused.and_then(|mut peer| hear(&mut peer)));
+        let taken = introduce(last);
+        seeds.extend(taken.and_then(|mut peer| hear(&mut peer)));
+        drop(peers);
+        seeds
     })
 }

@@ -1,7 +1,8 @@
 //! Accepts connections from other workers, and keeps them until they have said which one they are.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use mio::{Interest, Poll, Token};
@@ -15,7 +16,7 @@ use crate::socket::{BOTH_WAYS, set_options};
 /// The token of the listener and of unidentified connections: their events only end a poll.
 const UNIDENTIFIED: Token = Token(usize::MAX - 1);
 /// The most unidentified connections at a time. A further one replaces the one that has waited
-/// longest: a worker says `Hello` at once.
+/// longest, of the address that most come from: a worker says `Hello` at once.
 const MAX_UNIDENTIFIED: usize = 256;
 /// The most connections that are accepted before those that are there are read.
 const ACCEPT_AT_ONCE: usize = 64;
@@ -31,6 +32,7 @@ pub(super) struct PeerListener {
 /// A connection whose worker has not said which one it is.
 pub(super) struct UnidentifiedPeer {
     pub(super) connection: MeshConnection,
+    address: IpAddr,
     accepted: Instant,
 }
 
@@ -53,7 +55,7 @@ impl PeerListener {
     pub(super) fn accept(&mut self, poll: &Poll, credentials: &Credentials) {
         for _ in 0..ACCEPT_AT_ONCE {
             // A connection that failed before it was accepted needs no answer.
-            let Ok((mut stream, _)) = self.listener.accept() else { break };
+            let Ok((mut stream, peer)) = self.listener.accept() else { break };
             let is_ready = set_options(&stream).is_ok()
                 && poll.registry().register(&mut stream, UNIDENTIFIED, BOTH_WAYS).is_ok();
             let Some(stream) = PeerStream::accept(stream, credentials).ok().filter(|_| is_ready)
@@ -61,11 +63,53 @@ impl PeerListener {
                 continue;
             };
             if self.unidentified.len() >= MAX_UNIDENTIFIED {
-                self.unidentified.remove(0);
+                self.make_room();
             }
             let connection = FramedConnection::accept(stream, credentials);
             let connection = MeshConnection::new(connection);
-            self.unidentified.push(UnidentifiedPeer { connection, accepted: Instant::now() });
+            let (address, accepted) = (peer.ip().to_canonical(), Instant::now());
+            self.unidentified.push(UnidentifiedPeer { connection, address, accepted });
         }
+    }
+
+    /// Closes the connection that has waited longest, of the address that most come from.
+    fn make_room(&mut self) {
+        let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
+        self.unidentified.iter().for_each(|p| *by_address.entry(p.address).or_default() += 1);
+        let most = by_address.values().max();
+        let is_surplus = |peer: &UnidentifiedPeer| by_address.get(&peer.address) == most;
+        if let Some(at) = self.unidentified.iter().position(is_surplus) {
+            self.unidentified.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    #[test]
+    fn a_flood_from_one_address_closes_no_connection_of_another() {
+        let poll = Poll::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut listener = PeerListener::new(listener, &poll).unwrap();
+        let credentials = Credentials::with_token(b"the secret of the run");
+        let mut connect = |last: u8| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            let from = SocketAddr::from(([127, 0, 0, last], 0));
+            socket.bind(&from.into()).unwrap();
+            socket.connect(&address.into()).unwrap();
+            listener.accept(&poll, &credentials);
+            socket
+        };
+        let _worker = connect(1);
+        let _flood: Vec<_> = (0..MAX_UNIDENTIFIED + 20).map(|_| connect(2)).collect();
+        assert_eq!(listener.unidentified.len(), MAX_UNIDENTIFIED);
+        assert_eq!(listener.unidentified[0].address, IpAddr::from(Ipv4Addr::LOCALHOST));
     }
 }
