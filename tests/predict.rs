@@ -307,11 +307,13 @@ fn input_that_does_not_fit_the_model_is_refused_with_what_it_is() {
 fn an_existing_file_is_replaced_only_by_force() {
     let sandbox = Sandbox::new();
     clicks_run(&sandbox);
-    sandbox.write("out.csv", "precious");
-    for command in [&["predict", "run", "rows.svm"][..], &["export", "run"]] {
-        let args = [command, &["-o", "out.csv"]].concat();
-        assert_says(&sandbox.fails(2, &args), &["out.csv exists already", "--force"]);
-        assert_eq!(fs::read(sandbox.path("out.csv")).unwrap(), b"precious");
+    for args in
+        [&["predict", "run", "rows.svm", "-o", "out.csv"][..], &["export", "run", "-o", "out.onnx"]]
+    {
+        let out = args[args.len() - 1];
+        sandbox.write(out, "precious");
+        assert_says(&sandbox.fails(2, args), &[&format!("{out} exists already"), "--force"]);
+        assert_eq!(fs::read(sandbox.path(out)).unwrap(), b"precious");
     }
     let printed = sandbox.ok(&["predict", "run", "rows.svm", "-o", "out.csv", "--force"]).stderr;
     assert_says(&printed, &["out.csv: 500 rows"]);
