@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use paceline_place::PlaceFlags;
 
 #[cfg(feature = "bench")]
-use crate::bench::BenchCommand;
+use crate::bench_args::BenchCommand;
 use crate::data_args::DataCommand;
 use crate::deploy_args::DeployCommand;
 use crate::job_args::JobArgs;

@@ -18,6 +18,8 @@
 
 #[cfg(feature = "bench")]
 pub mod bench;
+#[cfg(feature = "bench")]
+pub mod bench_args;
 mod checkpoint_copies;
 pub mod cli;
 pub mod commands;
@@ -27,7 +29,6 @@ mod data_display;
 pub mod deploy_args;
 mod describe_model;
 mod end_limit;
-mod evaluation_table;
 mod failure;
 mod fetch_display;
 pub mod help_text;

@@ -54,6 +54,7 @@ mod answer_rows;
 mod calibration;
 mod error;
 mod evaluation;
+mod evaluation_table;
 mod example_scorer;
 mod file_ending;
 mod header_format;
@@ -80,6 +81,7 @@ pub use error::ScoreError;
 pub use evaluation::{
     ClassFigures, EvaluateOptions, Evaluation, EvaluationBuilder, TwoClassFigures, evaluate,
 };
+pub use evaluation_table::evaluation_tables;
 pub use example_scorer::{ExampleInput, ExampleLabels, ExampleSource};
 pub use file_ending::check_onnx_name;
 pub use open_input::{InputFiles, open_input};

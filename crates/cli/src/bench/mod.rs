@@ -1,15 +1,14 @@
 //! `paceline bench`, with the feature `bench`. This crate measures whole runs, `paceline-bench` the
 //! parts.
 
-mod args;
 mod net;
 mod observe;
 mod sparse;
 
-pub use args::BenchCommand;
 use paceline_bench::{BenchError, BenchProcessArgs};
 
 use crate::Failure;
+use crate::bench_args::BenchCommand;
 use crate::interrupt::Interrupt;
 
 /// Runs a benchmark; returns what it prints, or nothing for a process of another one.

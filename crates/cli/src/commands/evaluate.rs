@@ -12,7 +12,7 @@ use paceline_record::model_file;
 use paceline_record::names::files;
 use paceline_score::{
     EvaluateOptions, Evaluation, EvaluationBuilder, InputFiles, ScoreError,
-    evaluate as evaluate_input, open_input,
+    evaluate as evaluate_input, evaluation_tables, open_input,
 };
 use serde_json::{Value, json};
 
@@ -23,7 +23,6 @@ use super::trained_model::{load_trained, model_path, score_failure, test_set};
 use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::describe_model::describe_model;
-use crate::evaluation_table::evaluation_tables;
 use crate::interrupt::Interrupt;
 use crate::job_args::JobArgs;
 use crate::load_data::load_data;

@@ -32,8 +32,6 @@ use self::output::print;
 use self::read_job::{choose_model, keep_defaults, read_job};
 use self::run_path::{check_dir, check_run};
 use crate::Failure;
-#[cfg(feature = "bench")]
-use crate::bench;
 use crate::cli::{CheckpointCommand, Command, ExplainArgs, TraceCommand, TrainArgs, WorkerArgs};
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
@@ -85,7 +83,9 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Trace { command: TraceCommand::Summary { run } } => trace::summary(&run),
         Command::Trace { command: TraceCommand::Merge { run } } => trace::merge(&run),
         #[cfg(feature = "bench")]
-        Command::Bench { command } => run_bench(command),
+        Command::Bench { command } => {
+            crate::bench::run_bench(command)?.map_or(Ok(()), |results| print(&results))
+        }
         #[cfg(not(feature = "bench"))]
         Command::Bench { .. } => Err(Failure::Usage(NO_BENCHES.into())),
     }
@@ -153,11 +153,6 @@ fn run_worker(args: WorkerArgs) -> Result<(), Failure> {
     let files = ca.zip(cert).zip(key);
     let tls = files.map(|((ca, cert), key)| JoinCertificate { ca, cert, key });
     join(&JoinOptions { target, token_file, tls, run_dir, allowed }, &interrupt)
-}
-
-#[cfg(feature = "bench")]
-fn run_bench(command: bench::BenchCommand) -> Result<(), Failure> {
-    bench::run_bench(command)?.map_or(Ok(()), |results| print(&results))
 }
 
 fn explain(args: &ExplainArgs) -> Result<(), Failure> {

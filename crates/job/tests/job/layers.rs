@@ -316,14 +316,10 @@ fn lists_that_are_no_layers_are_refused() {
         r#"{ kind = "conv", size = "classes", channels = 3 },"#,
         "job:4: model.layers.0.size is \"classes\", which only a dense layer takes; use a number",
     );
-    check_layers(
-        r#"{ kind = "conv", size = 0, channels = 3 },"#,
-        "job:4: model.layers.0.size must be a whole number from 1 up, not 0",
-    );
-    check_layers(
-        r#"{ kind = "max-pool", size = 0 },"#,
-        "job:4: model.layers.0.size must be a whole number from 1 up, not 0",
-    );
+    for layer in [r#"kind = "conv", size = 0, channels = 3"#, r#"kind = "max-pool", size = 0"#] {
+        let error = "job:4: model.layers.0.size must be a whole number from 1 up, not 0";
+        check_layers(&format!("{{ {layer} }},"), error);
+    }
     check_layers(
         r#"{ kind = "dense", size = 0 },"#,
         "job:4: model.layers.0.size must be a whole number from 1 up, or \"classes\", not 0",

@@ -1,14 +1,15 @@
 //! The figures of an evaluation as tables of text.
 
-use paceline_score::{CalibrationBin, ClassFigures, Evaluation, TwoClassFigures};
-
 use paceline_terminal::{aligned, fitted, grouped, output_width, wrap_output};
+
+use crate::calibration::CalibrationBin;
+use crate::evaluation::{ClassFigures, Evaluation, TwoClassFigures};
 
 /// Matrices of more classes are not shown.
 const MOST_CLASSES: usize = 20;
 
-/// The tables of an evaluation.
-pub(crate) fn evaluation_tables(figures: &Evaluation) -> String {
+/// The tables of an evaluation, as wide as the terminal allows.
+pub fn evaluation_tables(figures: &Evaluation) -> String {
     let width = output_width();
     let mut text = String::new();
     if let Some(two_class) = &figures.two_class {
