@@ -7,7 +7,7 @@ use paceline_model::{
     OpNode, OutputMode, Row, ScoreLoss, SparseModel, Tally, fill_uniform, initial_vector,
 };
 
-use crate::factorization::{FmShape, RowEntries};
+use crate::factorization::{FieldRow, FmShape, RowEntries, RowSlopes};
 use crate::split_row::{RowNumber, SplitRow};
 
 /// Examples that go forward and backward together.
@@ -152,18 +152,15 @@ impl DeepMachine {
                     of_row.iter().for_each(|number| {
                         embedded[fields * rank + number.at] += number.value;
                     });
-                    let entries = RowEntries { params, places: row.keys, values: row.values };
-                    // The sums are needed only for pairs, whose score they also are.
-                    let score = pairs.score_here(entries, sums);
+                    let by_pairs = pairs.embed_here(
+                        field_row(params, &row),
+                        sums,
+                        &mut embedded[..fields * rank],
+                    );
                     scores.push(if has_pairs {
-                        score + linear_numbers(of_row, params, rank)
+                        linear(&row, params, rank) + by_pairs + linear_numbers(of_row, params, rank)
                     } else {
                         linear(&all, params, rank)
-                    });
-                    for_each_field(&row, rank, |entry, part, value| {
-                        let vector = &params[entry + 1..][..rank];
-                        let sums = &mut embedded[part..part + rank];
-                        sums.iter_mut().zip(vector).for_each(|(sum, v)| *sum += value * v);
                     });
                 }
             },
@@ -221,15 +218,11 @@ fn linear_numbers(numbers: &[RowNumber], params: &[f32], rank: usize) -> f32 {
     numbers.iter().map(|number| number.value * params[number.key as usize * (1 + rank)]).sum()
 }
 
-/// Calls `visit` with where the entry of each of a row's keys begins, where its field's part of the
-/// perceptron's inputs does, and the key's value.
+/// A row with the entries and the fields of its keys.
 #[inline(always)]
-fn for_each_field(row: &Row<'_>, rank: usize, mut visit: impl FnMut(usize, usize, f32)) {
-    assert_eq!(row.keys.len(), row.fields.len(), "fields of the row");
-    for (at, (&key, &field)) in row.keys.iter().zip(row.fields).enumerate() {
-        let value = if row.values.is_empty() { 1.0 } else { row.values[at] };
-        visit(key as usize * (1 + rank), usize::from(field) * rank, value);
-    }
+fn field_row<'a>(params: &'a [f32], row: &Row<'a>) -> FieldRow<'a> {
+    let entries = RowEntries { params, places: row.keys, values: row.values };
+    FieldRow { entries, fields: row.fields }
 }
 
 impl Model for DeepMachine {
@@ -296,19 +289,12 @@ impl Model for DeepMachine {
                     of_row.iter().for_each(|number| {
                         grad[number.key as usize * (1 + rank)] += delta * number.value;
                     });
-                    let entries = RowEntries { params, places: row.keys, values: row.values };
-                    if has_pairs {
-                        pairs.add_gradient_here(entries, sums, delta, grad);
-                    } else {
-                        row.for_each_scaled(delta, |key, slope| {
-                            grad[key as usize * (1 + rank)] += slope;
-                        });
-                    }
-                    for_each_field(&row, rank, |entry, part, value| {
-                        let slopes = &slopes[part..part + rank];
-                        let vector = &mut grad[entry + 1..][..rank];
-                        vector.iter_mut().zip(slopes).for_each(|(sum, d)| *sum += value * d);
+                    row.for_each_scaled(delta, |key, slope| {
+                        grad[key as usize * (1 + rank)] += slope;
                     });
+                    let sums = has_pairs.then_some(sums);
+                    let slopes = RowSlopes { delta, sums, inputs: &slopes[..fields * rank] };
+                    pairs.add_embedded_gradient_here(field_row(params, &row), slopes, grad);
                 }
             },
         );

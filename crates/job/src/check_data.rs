@@ -102,6 +102,7 @@ impl JobChecker<'_> {
             features: self.optional("data.features", count).or(default_features),
             interactions: self.number("data.interactions"),
             with_fields: self.uses_fields(),
+            most_fields: count(self, "data.fields"),
             on_bad: self.on_bad(),
             index_base: match self.text("data.index_base").as_str() {
                 "zero" => IndexBase::Zero,

@@ -12,7 +12,9 @@ use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind, key, optional};
 use super::layer_keys::layer_keys;
 use super::layer_path::pattern_of;
-use super::model_keys::{CACHED_ROWS, FACTORS, MODEL, PICTURES, SPARSE, TWO_CLASS, model_keys};
+use super::model_keys::{
+    CACHED_ROWS, FACTORS, MODEL, PICTURES, SPARSE, TWO_CLASS, WITH_FIELDS, model_keys,
+};
 use super::schedule_keys::optimizer_groups;
 
 /// Counts that fit in 32 bits.
@@ -127,6 +129,7 @@ fn data_source(kind: &str) -> Vec<KeySpec> {
 fn data_use(kind: &str) -> Vec<KeySpec> {
     let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
                  greatest index found for libsvm, libffm and tfrecord";
+    let fields = "the most fields: a row with a field that is not below this number is unreadable";
     let cache = "directory for the cache of rows; defaults to `rows` in the cache directory";
     let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
@@ -146,6 +149,9 @@ fn data_use(kind: &str) -> Vec<KeySpec> {
         key("data.classes", ValueKind::Whole { min: 2, max: 1 << 20 }, "10", "number of classes")
             .with(kind, &["fake-images"]),
         optional("data.features", COUNT, features).with(kind, ROWS),
+        key("data.fields", ValueKind::Whole { min: 1, max: 1 << 16 }, "256", fields)
+            .with(kind, &["libffm"])
+            .with(MODEL, WITH_FIELDS),
         key("data.index_base", ValueKind::Word(&["auto", "zero", "one"]), "\"auto\"", index_base)
             .with(kind, &["libsvm"]),
         key("data.on_bad", ValueKind::Word(&["fail", "skip"]), "\"fail\"", on_bad)

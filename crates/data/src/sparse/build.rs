@@ -17,7 +17,6 @@ use super::blocks::BlockReader;
 use super::cache::CacheWriter;
 use super::collected_rows::CollectedRows;
 use super::format::SparseFormat;
-use super::label_rule::LabelRule;
 use super::pipeline::{Pipeline, SegmentMaker, SegmentSink, with_pipeline};
 use super::row::RowBuffer;
 use super::row_blocks::{
@@ -162,7 +161,7 @@ impl CacheBuild<'_> {
                     let mut block = B::default();
                     let is_block = fill(&mut block)?;
                     if is_block {
-                        let mut row = RowBuffer::new(spec.labels).with_fields(spec.with_fields);
+                        let mut row = row_buffer(spec);
                         collect.collect(&block, &mut sample, &mut row)?;
                     }
                     if sample.len() > 0 { Err(ReadStop::Sampled) } else { Ok(is_block) }
@@ -179,8 +178,7 @@ impl CacheBuild<'_> {
         let (position, code) = (writer.position(), writer.code().clone());
         let mut sink = CacheSink { writer, meter: &self.meter };
         let encoder = KeyEncoder::new(&code);
-        let (labels, with_fields) = (spec.labels, spec.with_fields);
-        let maker = EncodedRows { collect, encoder, labels, with_fields };
+        let maker = EncodedRows { collect, encoder, spec };
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         with_pipeline(threads, &maker, &mut sink, |pipeline: &mut Pipeline<'_, '_, B>| {
             produce(position, &mut |fill| pipeline.submit(fill))
@@ -285,16 +283,20 @@ impl CacheBuild<'_> {
 struct EncodedRows<'a, C> {
     collect: &'a C,
     encoder: KeyEncoder,
-    labels: LabelRule,
-    with_fields: bool,
+    spec: &'a SparseSpec,
+}
+
+/// A buffer for the rows of some data.
+fn row_buffer(spec: &SparseSpec) -> RowBuffer {
+    let row = RowBuffer::new(spec.labels).with_fields(spec.with_fields);
+    row.with_most_fields(spec.most_fields)
 }
 
 impl<B, C: RowCollector<B>> SegmentMaker<B> for EncodedRows<'_, C> {
     type Scratch = (CollectedRows, RowBuffer);
 
     fn scratch(&self) -> Self::Scratch {
-        let row = RowBuffer::new(self.labels).with_fields(self.with_fields);
-        (CollectedRows::default(), row)
+        (CollectedRows::default(), row_buffer(self.spec))
     }
 
     fn make(

@@ -26,7 +26,7 @@ pub(crate) fn parse(line: &[u8], row: &mut RowBuffer) -> Result<bool, RowFault> 
         row.keys.push(index);
         row.values.push(value);
         if row.has_fields() {
-            row.fields.push(field);
+            row.push_field(field, at)?;
         }
         rest = skip_blanks(&rest[len..]);
     }

@@ -27,6 +27,19 @@ fn fields_are_checked_but_not_kept_unless_they_are_asked_for() {
 }
 
 #[test]
+fn a_field_that_is_not_below_their_number_is_a_fault_that_names_byte_and_remedy() {
+    let mut row = RowBuffer::default().with_fields(true).with_most_fields(256);
+    assert_eq!(parse(b"1 0:17:1 255:3:1", &mut row), Ok(true));
+    let fault = parse(b"1 0:17:1 65535:3:1", &mut row).unwrap_err().to_string();
+    for says in ["byte 10", "field 65535", "data.fields, 256", "set data.fields = 65536"] {
+        assert!(fault.contains(says), "{fault}");
+    }
+    // A model without fields does not mind.
+    let mut row = RowBuffer::default().with_most_fields(256);
+    assert_eq!(parse(b"1 0:17:1 65535:3:1", &mut row), Ok(true));
+}
+
+#[test]
 fn faults_name_the_byte_and_an_example() {
     for (line, says) in [
         ("1 3:1", "byte 3: not an entry such as 3:17:1"),

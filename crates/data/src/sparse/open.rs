@@ -147,6 +147,9 @@ fn options(spec: &SparseSpec) -> String {
         }
         SparseKind::Libffm | SparseKind::TfRecord | SparseKind::Criteo | SparseKind::Table => {
             let _ = writeln!(text, "on_bad {:?}", spec.on_bad);
+            if spec.kind == SparseKind::Libffm && spec.with_fields {
+                let _ = writeln!(text, "most_fields {}", spec.most_fields);
+            }
             if spec.feature_names != FeatureNames::default() {
                 let _ = writeln!(text, "names {:?}", spec.feature_names);
             }

@@ -79,6 +79,8 @@ pub(crate) struct RowBuffer {
     /// A field for each key, if [`has_fields`](Self::has_fields).
     pub(crate) fields: Vec<u16>,
     has_fields: bool,
+    /// The fields are below this number, if it is known.
+    most_fields: Option<usize>,
     order: KeyOrder,
 }
 
@@ -99,6 +101,21 @@ impl RowBuffer {
     /// The same, for rows whose keys have fields if `has_fields`.
     pub(crate) fn with_fields(self, has_fields: bool) -> Self {
         RowBuffer { has_fields, ..self }
+    }
+
+    /// The same, for rows whose fields are below a number.
+    pub(crate) fn with_most_fields(self, fields: usize) -> Self {
+        RowBuffer { most_fields: Some(fields), ..self }
+    }
+
+    /// Adds the field of a key, whose entry begins at a byte of the line.
+    #[inline]
+    pub(crate) fn push_field(&mut self, field: u16, at: usize) -> Result<(), RowFault> {
+        if let Some(fields) = self.most_fields.filter(|&fields| usize::from(field) >= fields) {
+            return Err(RowFault::FieldOutOfRange { field, at, fields });
+        }
+        self.fields.push(field);
+        Ok(())
     }
 
     /// Whether readers set the field of each key.

@@ -32,6 +32,15 @@ pub(crate) enum RowFault {
         /// The byte of the line at which the entry begins, from 1.
         at: usize,
     },
+    /// A field that is not below the number of fields.
+    FieldOutOfRange {
+        /// The field.
+        field: u16,
+        /// The byte of the line at which the entry begins, from 1.
+        at: usize,
+        /// The number of fields.
+        fields: usize,
+    },
     /// An index 0 where indices count from 1.
     IndexZero,
     /// An index that is negative or needs more than 32 bits.
@@ -87,6 +96,13 @@ impl fmt::Display for RowFault {
                 write!(f, "byte {at}: not an entry such as 3:17:1, with field, index and value")
             }
             Self::Field { field, at } => write!(f, "byte {at}: the field {field} is above 65535"),
+            Self::FieldOutOfRange { field, at, fields } => write!(
+                f,
+                "byte {at}: the field {field} is not below data.fields, {fields}; a feature's entry \
+                 has room for all fields up to the greatest, so set data.fields = {} only if the \
+                 field is meant",
+                usize::from(*field) + 1
+            ),
             Self::IndexZero => f.write_str("index 0, but indices count from 1"),
             Self::Index => f.write_str("an index is negative or needs more than 32 bits"),
             Self::KeyOutOfRange { key, features } => {

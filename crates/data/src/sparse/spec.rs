@@ -78,6 +78,9 @@ pub struct SparseSpec {
     /// Whether the field of each key is stored too, for models that use fields. Rows without are
     /// smaller, and are cached apart.
     pub with_fields: bool,
+    /// The most fields of LIBFFM text, if fields are stored: a row with a field that is not below
+    /// this number is bad.
+    pub most_fields: usize,
     /// The share of the variance of generated scores that is due to pairs of values.
     pub interactions: f64,
     /// What to do about bad rows.
@@ -103,6 +106,10 @@ pub struct SparseSpec {
 }
 
 impl SparseSpec {
+    /// The most fields of LIBFFM text, unless a job says more: entries of a field-aware model are
+    /// as wide as the greatest field demands, so one wrong number would cost much memory.
+    pub const MOST_FIELDS: usize = 256;
+
     /// Data of this kind, with the defaults of a job.
     pub fn new(kind: SparseKind) -> Self {
         SparseSpec {
@@ -111,6 +118,7 @@ impl SparseSpec {
             test_path: None,
             features: None,
             with_fields: false,
+            most_fields: Self::MOST_FIELDS,
             interactions: 0.0,
             on_bad: OnBad::Fail,
             index_base: IndexBase::Auto,

@@ -56,7 +56,7 @@ fn rows_are_cached_apart_with_and_without_fields() {
     let caches = || std::fs::read_dir(dir.path("cache")).unwrap().count();
     let bare = open(&spec).unwrap().train;
     let with_one = caches();
-    let spec = SparseSpec { with_fields: true, ..spec };
+    let spec = SparseSpec { with_fields: true, most_fields: 301, ..spec };
     for _ in 0..2 {
         let rows = open(&spec).unwrap().train;
         assert_eq!((rows.features(), rows.fields()), (4, 301));
@@ -71,6 +71,16 @@ fn rows_are_cached_apart_with_and_without_fields() {
     // Without fields, a key that occurs twice is one key.
     assert_eq!(bare.row(2).keys, [3]);
     assert_eq!(bare.row(2).value(0), 3.0);
+}
+
+#[test]
+fn a_field_beyond_their_number_is_refused_with_its_line_if_fields_are_stored() {
+    let dir = DataDir::new();
+    dir.file("rows.ffm", "0 1:3:1\n1 0:3:1 300:2:0.5\n");
+    let bare = dir.spec(SparseKind::Libffm, "rows.ffm");
+    assert_eq!(open(&bare).unwrap().train.len(), 2);
+    let error = open(&SparseSpec { with_fields: true, ..bare }).unwrap_err().to_string();
+    assert!(error.contains("line 2") && error.contains("field 300"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Perceptrons on sparse vectors.
 
-use paceline_model::{AdaGrad, Compactor, ParamTable, Rows};
+use paceline_model::{AdaGrad, Compactor, ParamTable, Rows, Sgd};
 
 use super::*;
 
@@ -113,6 +113,32 @@ fn a_compact_slice_gives_the_bits_of_all_parameters_and_one_update_changes_both_
         let moved = before - 0.1 * grad[at] / (grad[at].abs() + 1e-8);
         let expected = if is_touched { moved } else { 0.0 };
         assert!((after - expected).abs() < 1e-4, "parameter {at}: {after}, not {expected}");
+    }
+}
+
+#[test]
+fn an_update_of_many_shared_keys_gives_each_tensor_the_rate_of_its_group() {
+    // Hundreds of keys lie in one tensor, others in several.
+    let (features, rank, hidden) = (9, 4, vec![70, 3]);
+    let shape = DeepShape { features, fields: 3, numbers: 0, rank, hidden, has_pairs: true };
+    let model = DeepMachine::new(shape);
+    let (layout, keys) = (model.layout().clone(), model.layout().keys());
+    let table = ParamTable::new(Sgd::new(0.5).bias_rate(0.25), &model, 0..keys, 5);
+    let mut before = vec![0.0; layout.len()];
+    table.read_range(0..layout.len(), &mut before);
+    let shared: Vec<u32> = model.shared_keys().collect();
+    let grad: Vec<f32> = (0..shared.len() * layout.width()).map(|at| at as f32).collect();
+    table.update(0, &shared, &grad);
+    let mut after = vec![0.0; layout.len()];
+    table.read_range(0..layout.len(), &mut after);
+    let start = layout.params_of(0..features).end;
+    assert_eq!(after[..start], before[..start], "no feature is named");
+    for tensor in &layout.tensors()[1..] {
+        let rate = if tensor.group == Group::Biases { 0.25 } else { 0.5 };
+        for at in tensor.range.clone() {
+            let expected = before[at] - rate * grad[at - start];
+            assert_eq!(after[at], expected, "{} at {at}", tensor.name);
+        }
     }
 }
 

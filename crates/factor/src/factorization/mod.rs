@@ -11,11 +11,13 @@
 //! an addition: equal inputs give equal bits on every processor.
 
 mod dimension_blocks;
+mod embedded;
 mod ffm;
 mod field_sums;
 mod fm;
 mod row_entries;
 
+pub(crate) use embedded::{FieldRow, RowSlopes};
 pub use ffm::FfmShape;
 pub use fm::FmShape;
 pub use row_entries::RowEntries;

@@ -381,15 +381,9 @@ impl EntryTable {
 
     /// Writes the numbers that a key starts from into its entry.
     fn fill_first(&self, key: u32, entry: &[AtomicCell]) {
+        let mut many = vec![0.0; if self.width > FEW { self.width } else { 0 }];
         let mut few = [0.0; FEW];
-        let mut many = Vec::new();
-        let first = match few.get_mut(..self.width) {
-            Some(first) => first,
-            None => {
-                many.resize(self.width, 0.0);
-                &mut many
-            }
-        };
+        let first = few.get_mut(..self.width).unwrap_or(&mut many);
         self.first_numbers(key, first);
         entry.iter().zip(first).for_each(|(cell, value)| cell.set(*value));
     }

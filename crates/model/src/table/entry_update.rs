@@ -40,14 +40,12 @@ impl EntryTable {
     pub(super) fn update(&self, step: u64, keys: &[u32], grad: &[f32]) {
         assert_eq!(keys.len() * self.width, grad.len(), "gradient of the keys");
         let features = keys.partition_point(|&key| (key as usize) < self.features);
+        let (own, shared) = keys.split_at(features);
+        let (own_grad, shared_grad) = grad.split_at(features * self.width);
         let mut columns = BlockColumns::default();
-        let (own, shared) = grad.split_at(features * self.width);
-        let (own_keys, later) = (&keys[..features], behind_first(&keys[..features]));
-        self.prefetch_first(own_keys);
-        self.update_ahead(step, own_keys, later, own, &mut columns);
-        for (&key, grad) in keys[features..].iter().zip(shared.chunks_exact(self.width)) {
-            self.update_shared(step, key, grad, &mut columns);
-        }
+        self.prefetch_first(own);
+        self.update_ahead(step, own, behind_first(own), own_grad, &mut columns);
+        self.update_shared(step, shared, shared_grad, &mut columns);
         let rate = self.spec.weights.rate_at(step);
         if self.rate.get() != rate {
             self.rate.set(rate);
@@ -84,17 +82,13 @@ impl EntryTable {
         }
         let (width, mut entries) = (self.width, [&[][..]; ENTRIES]);
         let at_once = (BLOCK / width).clamp(1, ENTRIES);
-        for (block, grad) in keys.chunks(at_once).zip(grad.chunks(at_once * width)).enumerate().map(
-            |(block, (some, grad))| {
-                let from = block * at_once;
-                (from..from + some.len(), grad)
-            },
-        ) {
-            for (entry, at) in entries.iter_mut().zip(block.clone()) {
-                self.prefetch_later(later, at);
-                *entry = self.admit(step, keys[at]);
+        let blocks = keys.chunks(at_once).zip(grad.chunks(at_once * width));
+        for (number, (some, grad)) in blocks.enumerate() {
+            for (at, (entry, &key)) in entries.iter_mut().zip(some).enumerate() {
+                self.prefetch_later(later, number * at_once + at);
+                *entry = self.admit(step, key);
             }
-            let entries = &entries[..block.len()];
+            let entries = &entries[..some.len()];
             if let EntryRule::LinearFtrl(ftrl) = self.rule {
                 let linear = self.birth.linear;
                 let rates = [self.rate.get(), self.spec.weights.rate_at(step)];
@@ -123,16 +117,28 @@ impl EntryTable {
         }
     }
 
-    /// Updates a key that every example touches. Its numbers may belong to several tensors.
-    fn update_shared(&self, step: u64, key: u32, grad: &[f32], columns: &mut BlockColumns) {
-        let (start, entry) = (self.part.key_at(key as usize) * self.width, self.born(key));
-        for run in &self.shared {
-            let (from, to) = (run.range.start.max(start), run.range.end.min(start + self.width));
-            for from in (from..to).step_by(BLOCK) {
-                let part = from - start..to.min(from + BLOCK) - start;
-                let part = EntryPart { entries: &[entry], columns: part };
-                self.update_part(step, run.group, part, grad, columns);
+    /// Updates keys that every example touches: together, those whose numbers are of one tensor.
+    fn update_shared(&self, step: u64, keys: &[u32], grad: &[f32], columns: &mut BlockColumns) {
+        let (width, mut left) = (self.width, grad);
+        let start_of = |key: &u32| self.part.key_at(*key as usize) * width;
+        let are_of_one = |one: &u32, next: &u32| {
+            let (from, to) = (start_of(one), start_of(next) + width);
+            self.shared.iter().any(|run| run.range.start <= from && to <= run.range.end)
+        };
+        let at_once = (BLOCK / width).clamp(1, ENTRIES);
+        for some in keys.chunk_by(are_of_one).flat_map(|alike| alike.chunks(at_once)) {
+            let (grad, behind) = left.split_at(some.len() * width);
+            let (start, mut entries) = (start_of(&some[0]), [&[][..]; ENTRIES]);
+            entries.iter_mut().zip(some).for_each(|(entry, &key)| *entry = self.born(key));
+            for run in &self.shared {
+                let (from, to) = (run.range.start.max(start), run.range.end.min(start + width));
+                for from in (from..to).step_by(BLOCK) {
+                    let part = from - start..to.min(from + BLOCK) - start;
+                    let part = EntryPart { entries: &entries[..some.len()], columns: part };
+                    self.update_part(step, run.group, part, grad, columns);
+                }
             }
+            left = behind;
         }
     }
 
