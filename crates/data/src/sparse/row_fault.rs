@@ -98,9 +98,9 @@ impl fmt::Display for RowFault {
             Self::Field { field, at } => write!(f, "byte {at}: the field {field} is above 65535"),
             Self::FieldOutOfRange { field, at, fields } => write!(
                 f,
-                "byte {at}: the field {field} is not below data.fields, {fields}; a feature's entry \
-                 has room for all fields up to the greatest, so set data.fields = {} only if the \
-                 field is meant",
+                "byte {at}: the field {field} is not below data.fields, {fields}; an entry has \
+                 room for all fields up to the greatest, so set data.fields = {} only if the field \
+                 is meant",
                 usize::from(*field) + 1
             ),
             Self::IndexZero => f.write_str("index 0, but indices count from 1"),

@@ -193,10 +193,10 @@ pub fn dense_backward_inputs(inputs: usize, weights: &[f32], delta: &[f32], dx: 
     if outputs == 0 {
         return dx.fill(0.0);
     }
-    narrow().dispatch(BackwardInputs { inputs, outputs, weights, delta, dx });
+    narrow().dispatch(InputDerivative { inputs, outputs, weights, delta, dx });
 }
 
-struct BackwardInputs<'a> {
+struct InputDerivative<'a> {
     inputs: usize,
     outputs: usize,
     weights: &'a [f32],
@@ -204,7 +204,7 @@ struct BackwardInputs<'a> {
     dx: &'a mut [f32],
 }
 
-impl WithSimd for BackwardInputs<'_> {
+impl WithSimd for InputDerivative<'_> {
     type Output = ();
 
     #[inline(always)]
