@@ -1,7 +1,7 @@
 """Compares the all-reduce of mode `mirrored` with Open MPI's over TCP, alternating within one run.
 
     pip install numpy mpi4py   # and Open MPI, for example apt-get install openmpi-bin
-    cargo build --release
+    cargo build --release --features bench
     python bench/allreduce.py [--paceline target/release/paceline] [--turns 3] [--workers 2]
 
 Both move the gradients of softmax regression (31.4 kB) and of AlexNet (244 MB) between processes

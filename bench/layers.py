@@ -6,7 +6,8 @@
 A step is forward, backward and update: SGD for LeNet, with momentum for AlexNet, without
 dropout. Each turn runs Paceline and PyTorch in separate processes: PyTorch in both memory
 formats, and with --compile also by torch.compile. The best step of each side counts, and the
-highest peak memory. Needs torch (`pip install torch`); build first: cargo build --release.
+highest peak memory. Needs torch (`pip install torch`); build first: cargo build --release
+--features bench.
 """
 import argparse
 import importlib.metadata

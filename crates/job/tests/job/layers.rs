@@ -211,13 +211,10 @@ fn huge_sizes_are_refused_with_the_memory_they_would_need() {
     for (layer, says) in [
         (r#""dense", size = 0"#, format!("size must be {size}, or \"classes\", not 0")),
         (r#""conv", size = 3, channels = 0"#, format!("channels must be {size}, not 0")),
-        (
-            r#""conv", channels = 3, size = -1"#,
-            format!("size must be {size}, or \"classes\", not -1"),
-        ),
+        (r#""conv", channels = 3, size = -1"#, format!("size must be {size}, not -1")),
         (r#""conv", channels = 3, size = 3, stride = 0"#, format!("stride must be {size}, not 0")),
         (r#""conv", channels = 3, size = 3, groups = 0"#, format!("groups must be {size}, not 0")),
-        (r#""max-pool", size = 2.5"#, format!("size must be {size}, or \"classes\", not 2.5")),
+        (r#""max-pool", size = 2.5"#, format!("size must be {size}, not 2.5")),
     ] {
         let layer = format!("{{ kind = {layer} }}");
         check_layers(&layer, &format!("job:4: model.layers.0.{says}"));
