@@ -183,7 +183,7 @@ mod tests {
         // A word that does not fit beside the setting stays whole below it.
         let path = "path = \"/data/p.csv\"  # --set data.path=/data/p.csv";
         let below = "path = \"/data/p.csv\"\n    # --set data.path=/data/p.csv";
-        assert_eq!(wrap_comment(path, 46), below);
+        assert_eq!(wrap_comment(path, 44), below);
         assert_eq!(
             wrap_comment("# threads: 2 in each worker", 20),
             "# threads: 2 in each\n# worker"

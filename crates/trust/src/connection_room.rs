@@ -125,14 +125,19 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
+    /// A connection that notes its name when it is closed.
+    fn close_as<'a>(
+        name: &'static str,
+        closed: &'a RefCell<Vec<&'static str>>,
+    ) -> impl FnOnce() + 'a {
+        move || closed.borrow_mut().push(name)
+    }
+
     #[test]
     fn the_one_that_has_waited_longest_is_closed_and_one_that_left_is_not() {
         let closed = RefCell::new(Vec::new());
         let room = ConnectionRoom::new(2);
-        let close = |name: &'static str| {
-            let closed = &closed;
-            move || closed.borrow_mut().push(name)
-        };
+        let close = |name| close_as(name, &closed);
         let first = room.enter(HERE, close("first"));
         room.enter(HERE, close("second"));
         room.leave(first);
@@ -153,12 +158,11 @@ mod tests {
     fn a_flood_from_one_address_closes_none_of_another() {
         let closed = RefCell::new(Vec::new());
         let room = ConnectionRoom::new(4);
-        let close = |name: &'static str| {
-            let closed = &closed;
-            move || closed.borrow_mut().push(name)
-        };
+        let close = |name| close_as(name, &closed);
         room.enter(HERE, close("task"));
-        (0..1_000).for_each(|_| drop(room.enter(THERE, close("stranger"))));
+        for _ in 0..1_000 {
+            room.enter(THERE, close("stranger"));
+        }
         assert_eq!(closed.borrow().len(), 1_000 - 3);
         assert!(!closed.borrow().contains(&"task"));
     }
@@ -167,10 +171,7 @@ mod tests {
     fn one_that_was_of_use_has_waited_least() {
         let closed = RefCell::new(Vec::new());
         let room = ConnectionRoom::new(2);
-        let close = |name: &'static str| {
-            let closed = &closed;
-            move || closed.borrow_mut().push(name)
-        };
+        let close = |name| close_as(name, &closed);
         let first = room.enter(HERE, close("first"));
         room.enter(HERE, close("second"));
         let first = room.wait_anew(first);

@@ -271,9 +271,8 @@ impl InputSlopes<'_> {
         let is_whole = columns.len() == C * S::F32_LANES;
         let mut sums = [[simd.splat_f32s(0.0); C]; R];
         let rows: [&[f32]; R] = std::array::from_fn(|r| &delta[r * outputs..][..outputs]);
-        for o in 0..outputs {
-            let from = o * inputs + columns.start;
-            let Some(weights) = weights.get(from..from + columns.len()) else { break };
+        for (o, weights) in weights.chunks_exact(inputs).take(outputs).enumerate() {
+            let Some(weights) = weights.get(columns.clone()) else { break };
             let weights = if is_whole {
                 load_whole::<S, C>(simd, weights)
             } else {
