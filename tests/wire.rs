@@ -39,7 +39,7 @@ fn compare_with_f32(mode: &str, settings: &[&str]) {
 
 #[test]
 fn lenet_is_as_accurate_with_half_the_bytes() {
-    // With a rate that stays high, accuracy still varies by a percent from step to step at the end.
+    // The rate falls to zero: at a constant one, formats or seeds differ by up to a percent.
     let settings = [
         "model.kind=lenet",
         "train.optimizer={kind=\"momentum\", rate=0.02, schedule={kind=\"cosine\", over=600}}",
