@@ -14,8 +14,6 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the format.
 pub const FORMAT: u32 = 1;
-/// A larger file is not a manifest.
-const MAX_BYTES: u64 = 256 << 20;
 /// More slots than any run has.
 const MAX_SLOTS: usize = 1 << 16;
 /// The text before the checksum.
@@ -192,6 +190,8 @@ pub struct Manifest {
 impl Manifest {
     /// The file's name.
     pub const FILE: &'static str = "manifest.json";
+    /// A longer file is not a manifest.
+    pub const MAX_BYTES: u64 = 256 << 20;
 
     /// Updates made.
     pub fn global_step(&self) -> u64 {
@@ -256,8 +256,8 @@ pub(crate) fn read_sealed<T: DeserializeOwned>(path: &Path) -> Result<T, String>
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let wrong = |why: String| format!("{name}: {why}");
     let info = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
-    if info.len() > MAX_BYTES {
-        return Err(wrong(format!("it is larger than {MAX_BYTES} bytes")));
+    if info.len() > Manifest::MAX_BYTES {
+        return Err(wrong(format!("it is larger than {} bytes", Manifest::MAX_BYTES)));
     }
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     parse_sealed(&text).map_err(wrong)

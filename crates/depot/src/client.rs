@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_checkpoint::{CheckpointError, DeliveredShard, RemoteCheckpoints, ServerNumber};
+use paceline_checkpoint::{
+    CheckpointError, DeliveredShard, Manifest, RemoteCheckpoints, ServerNumber,
+};
 use paceline_exchange::Generation;
 use paceline_trust::Credentials;
 
@@ -18,8 +20,6 @@ use crate::message::{DepotReply, DepotRequest};
 
 /// How long one attempt to connect may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
-/// The longest manifest.
-const MAX_MANIFEST: u64 = 256 << 20;
 /// The pause before another attempt.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// How often a wait for the depot is reported.
@@ -213,7 +213,7 @@ impl RemoteCheckpoints for DepotClient {
     fn manifest(&self, step: Option<u64>) -> Result<Option<Vec<u8>>, CheckpointError> {
         let asked = self.ask(&DepotRequest::Manifest { step }, 0, |channel, conversation| {
             let Some(bytes) = conversation.body(channel)? else { return Ok(None) };
-            if bytes > MAX_MANIFEST {
+            if bytes > Manifest::MAX_BYTES {
                 return Err(io::Error::new(ErrorKind::InvalidData, "a manifest that is too long"));
             }
             let mut text = Vec::new();
