@@ -103,16 +103,19 @@ impl<C> Waiting<C> {
 
     /// Removes the connection that has waited longest, of the address that most come from.
     fn remove_surplus(&mut self) -> Option<WaitingConnection<C>> {
-        let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
-        for connection in &self.connections {
-            *by_address.entry(connection.address).or_default() += 1;
-        }
-        let most = by_address.values().max()?;
-        let is_surplus =
-            |connection: &WaitingConnection<C>| by_address[&connection.address] == *most;
-        let at = self.connections.iter().position(is_surplus)?;
+        let addresses = self.connections.iter().map(|connection| connection.address);
+        let at = surplus_connection(addresses.zip(0..))?;
         self.connections.remove(at)
     }
+}
+
+/// The connection that makes room for others: of the address that most come from, the first. Each
+/// connection is its address and what tells it from the others, which rises with its arrival.
+pub fn surplus_connection<T: Ord>(waiting: impl Iterator<Item = (IpAddr, T)> + Clone) -> Option<T> {
+    let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
+    waiting.clone().for_each(|(address, _)| *by_address.entry(address).or_default() += 1);
+    let most = by_address.values().max()?;
+    waiting.filter(|(address, _)| by_address[address] == *most).map(|(_, own)| own).min()
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ mod random;
 mod seal;
 mod tls;
 
-pub use connection_room::{ConnectionPlace, ConnectionRoom};
+pub use connection_room::{ConnectionPlace, ConnectionRoom, surplus_connection};
 pub use credentials::Credentials;
 pub use handshake::{
     Accepted, Answered, CHALLENGE_BYTES, Claims, Dialer, FIRST_BYTES, HandshakeAcceptor,

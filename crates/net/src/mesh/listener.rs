@@ -1,12 +1,11 @@
 //! Accepts connections from other workers, and keeps them until they have said which one they are.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use mio::{Interest, Poll, Token};
-use paceline_trust::Credentials;
+use paceline_trust::{Credentials, surplus_connection};
 
 use super::connection::MeshConnection;
 use crate::framed::FramedConnection;
@@ -74,11 +73,8 @@ impl PeerListener {
 
     /// Closes the connection that has waited longest, of the address that most come from.
     fn make_room(&mut self) {
-        let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
-        self.unidentified.iter().for_each(|p| *by_address.entry(p.address).or_default() += 1);
-        let most = by_address.values().max();
-        let is_surplus = |peer: &UnidentifiedPeer| by_address.get(&peer.address) == most;
-        if let Some(at) = self.unidentified.iter().position(is_surplus) {
+        let addresses = self.unidentified.iter().map(|peer| peer.address);
+        if let Some(at) = surplus_connection(addresses.zip(0..)) {
             self.unidentified.remove(at);
         }
     }

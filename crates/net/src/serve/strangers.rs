@@ -7,16 +7,17 @@
 //! address that most of them came from: a client of the run says `Hello` at once and is never the
 //! one.
 
-use std::collections::HashMap;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use paceline_exchange::{FrameKind, Header, Hello, Level, PeerRole, Refusal, RefuseCode};
-use paceline_trust::{Accepted, Claims, Credentials, FrameKeys, FrameSealer, HandshakeError};
+use paceline_trust::{
+    Accepted, Claims, Credentials, FrameKeys, FrameSealer, HandshakeError, surplus_connection,
+};
 
 use crate::inbound::{Inbound, ReadProgress};
 use crate::opening::{Accepting, OpeningError, certificate_refusal, check_claims, refusal_frame};
@@ -161,11 +162,9 @@ impl Strangers {
 
     /// Sends away the stranger that has waited longest, of the address with most strangers.
     pub(super) fn make_room(&mut self) -> Option<Dismissal> {
-        let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
-        let present = || (0..).zip(&self.places).filter_map(|(at, s)| Some((at, s.as_ref()?)));
-        present().for_each(|(_, s)| *by_address.entry(s.address.ip()).or_default() += 1);
-        let (place, _) = present()
-            .max_by_key(|(_, s)| (by_address[&s.address.ip()], std::cmp::Reverse(s.accepted)))?;
+        let present = (0..).zip(&self.places).filter_map(|(at, s)| Some((at, s.as_ref()?)));
+        let (_, place) =
+            surplus_connection(present.map(|(at, s)| (s.address.ip(), (s.accepted, at))))?;
         let Stranger { address, .. } = self.remove(place)?;
         Some(Dismissal::new("too many connections without Hello", address))
     }
