@@ -29,8 +29,13 @@ pub fn open_credential(path: &Path) -> io::Result<File> {
 
 /// The content of a file with certificates or a key.
 pub(crate) fn read_pem(path: &Path) -> io::Result<Vec<u8>> {
+    read_open_pem(open_credential(path)?)
+}
+
+/// The content of such a file that is open already.
+pub(crate) fn read_open_pem(file: File) -> io::Result<Vec<u8>> {
     let mut pem = Vec::new();
-    open_credential(path)?.take(MAX_PEM_BYTES + 1).read_to_end(&mut pem)?;
+    file.take(MAX_PEM_BYTES + 1).read_to_end(&mut pem)?;
     if pem.len() as u64 > MAX_PEM_BYTES {
         return Err(io::Error::other("it is longer than 1 MiB, so it holds no certificate or key"));
     }

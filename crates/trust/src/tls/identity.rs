@@ -15,7 +15,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::session::TlsSession;
 use super::task_name::{dns_name, states};
-use crate::private_file::{is_private, read_pem};
+use crate::private_file::{is_private, open_credential, read_open_pem, read_pem};
 
 /// A task's certificate, and the authority whose certificates it trusts.
 #[derive(Clone)]
@@ -72,11 +72,12 @@ impl TlsIdentity {
         if chain.is_empty() {
             return Err(wrong(cert, &"it holds no certificate"));
         }
-        let about = key.metadata().map_err(|error| wrong(key, &error))?;
-        if about.is_file() && !is_private(&about) {
+        let file = open_credential(key).map_err(|error| wrong(key, &error))?;
+        let about = file.metadata().map_err(|error| wrong(key, &error))?;
+        if !is_private(&about) {
             return Err(wrong(key, &"others can read this key; use chmod 600"));
         }
-        let pem = content(key)?;
+        let pem = read_open_pem(file).map_err(|error| wrong(key, &error))?;
         let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| wrong(key, &error))?;
         Self::new(provider, authority, chain, key)
     }
