@@ -21,11 +21,16 @@ impl Server {
         KeptVectors { in_use, spare: self.pool.len() }
     }
 
+    /// Spare vectors for lists of keys.
+    pub(crate) fn spare_key_lists(&self) -> usize {
+        self.key_pool.len()
+    }
+
     /// For a sparse model: lists of keys whose gradient is pending or expected, and spare vectors
     /// for more.
     pub(crate) fn key_lists(&self) -> KeptVectors {
         let slots = self.chunks.iter().flat_map(|chunk| &chunk.slots);
         let kept = slots.map(|s| s.pending_keys.len() + usize::from(s.pending.is_some()));
-        KeptVectors { in_use: kept.sum(), spare: self.key_pool.len() }
+        KeptVectors { in_use: kept.sum(), spare: self.spare_key_lists() }
     }
 }
