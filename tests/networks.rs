@@ -46,7 +46,7 @@ fn lenet_learns_in_every_mode() {
     for mode in ["single", "async", "sync", "bounded"] {
         let sandbox = Sandbox::new();
         let start = "model.init=glorot";
-        let settings = ["train.stop={steps=300}", "data.train_examples=4000", MOMENTUM, start];
+        let settings = ["train.stop={steps=400}", "data.train_examples=4000", MOMENTUM, start];
         let summary = train(&sandbox, "run", mode, &settings).summary();
         let accuracy = summary["test_accuracy"].as_f64().unwrap();
         assert!(accuracy > 0.8, "{mode}: {accuracy}");
