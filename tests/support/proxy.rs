@@ -63,7 +63,9 @@ impl Proxy {
                 // client tries again.
                 let Ok(server) = TcpStream::connect(&target) else { continue };
                 // A write that waits for the acknowledgement of the last costs 40 ms.
-                [&client, &server].map(|stream| stream.set_nodelay(true).unwrap());
+                for stream in [&client, &server] {
+                    stream.set_nodelay(true).unwrap();
+                }
                 let is_limited = *budget.lock().unwrap() > 0;
                 let budgets = [is_limited.then(|| budget.clone()), None];
                 let ways = [(&client, &server), (&server, &client)];
