@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -170,6 +172,44 @@ fn a_worker_that_joins_by_address_uses_only_paths_that_its_user_allows() {
     launched.signal("INT");
     assert_eq!(launched.finish_task().code, Some(130));
     assert_eq!(joined.finish().code, Some(0));
+}
+
+/// Plants the directory of a run with a file that says how to join.
+fn plant_join_file(sandbox: &Sandbox, access: &ServerEndpoint) -> PathBuf {
+    let ServerEndpoint { address, token } = access;
+    let text = json!({"servers": [address], "token": token}).to_string();
+    sandbox.write_secret("planted/join.json", &text)
+}
+
+#[test]
+fn a_worker_that_joins_by_a_directory_trusts_only_a_file_of_its_own_user() {
+    let sandbox = Sandbox::new();
+    let rows = sandbox.write("data/rows.svm", "1 1:1\n0 2:1\n".repeat(50));
+    let data = format!("data={{kind=\"libsvm\", path={:?}}}", rows.to_str().unwrap());
+    let mut launched = sandbox.launch("run", "async", &[&data, "train.batch=2", ENDLESS]);
+    launched.wait_for_steps();
+    let access = server_endpoint(&launched);
+    let join = ["worker", "--join", "planted"];
+    let planted = plant_join_file(&sandbox, &access);
+    for mode in [0o644, 0o602, 0o660] {
+        fs::set_permissions(&planted, fs::Permissions::from_mode(mode)).unwrap();
+        // The administrator may share a file with a group that reads it.
+        assert_says(&sandbox.fails(2, &join), &["planted", "others may read or change"]);
+    }
+    fs::set_permissions(&planted, fs::Permissions::from_mode(0o600)).unwrap();
+    // Only the administrator can give a file away.
+    if chown(&planted, Some(65_534), None).is_ok() {
+        let listed = format!("data.path = {}", rows.display());
+        assert_says(&sandbox.fails(2, &join), &["wants to use these paths", &listed]);
+    }
+    fs::remove_file(&planted).unwrap();
+    symlink("/dev/zero", &planted).unwrap();
+    assert_says(&sandbox.fails(2, &join), &["planted", "not a regular file"]);
+    fs::remove_file(&planted).unwrap();
+    assert!(Command::new("mkfifo").arg(&planted).status().unwrap().success());
+    assert_says(&sandbox.fails(2, &join), &["planted", "not a regular file"]);
+    launched.signal("INT");
+    assert_eq!(launched.finish().code, Some(130));
 }
 
 #[test]

@@ -47,8 +47,9 @@ const CASES: [ChaosCase; 3] = [
 ];
 
 /// Settings of a dense model, of a sparse one, and of those with several numbers for each feature.
+/// Batches are small: what a run costs beyond its messages is what a batch costs.
 const MODELS: [&[&str]; 6] = [
-    &["train.optimizer.kind=momentum", "train.batch=20"],
+    &["train.optimizer.kind=momentum"],
     &["model.kind=logistic", "data.features=5000", "train.optimizer.kind=adagrad"],
     &["model.kind=fm", "model.rank=3", "data.features=5000", "model.min_count=2"],
     &["model.kind=ffm", "model.rank=2", "data.features=5000", "model.evict_after=170"],
@@ -124,6 +125,7 @@ fn settings(case: &ChaosCase, model: &[&str]) -> Vec<String> {
         format!("checkpoint.every_steps={CHECKPOINT_EVERY}"),
         "cluster.on_worker_loss=wait".into(),
         "cluster.restarts=1000".into(),
+        "train.batch=10".into(),
     ];
     let model = model.iter().map(|setting| (*setting).to_owned());
     own.into_iter().chain(servers).chain(model).collect()
@@ -288,6 +290,7 @@ fn seeds(case: &ChaosCase) {
         });
     }
     assert!(disruptions as u64 >= count, "{disruptions} disruptions are too few");
+    println!("{}: {count} runs from seed {first} on, {disruptions} disruptions", case.mode);
 }
 
 #[test]

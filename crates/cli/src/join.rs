@@ -19,7 +19,7 @@ use paceline_net::{Credentials, LinkError, request_join_info};
 use paceline_place::{Cluster, Role, Task, read_token};
 use paceline_record::RunDir;
 use paceline_record::names::files::{self, JOIN};
-use paceline_trust::TlsIdentity;
+use paceline_trust::{TlsIdentity, is_own, is_private, read_credential};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -171,6 +171,8 @@ struct RunAccess {
     name: String,
     /// Both were in the run's directory.
     is_from_file: bool,
+    /// They were, in a file of the user's own: the paths of the run need no confirmation.
+    is_own_run: bool,
 }
 
 impl JoinOptions {
@@ -202,6 +204,7 @@ impl JoinOptions {
                 name: identity.as_ref().and_then(own_name).unwrap_or_default(),
                 credentials: with_identity(credentials, identity),
                 is_from_file: false,
+                is_own_run: false,
             });
         }
         let path = path.join(JOIN);
@@ -211,20 +214,22 @@ impl JoinOptions {
                 self.target
             ))
         };
-        let metadata = fs::metadata(&path).map_err(|error| wrong(error.to_string()))?;
-        if metadata.len() > MAX_FILE_BYTES {
-            return Err(wrong(format!("{JOIN} is longer than {MAX_FILE_BYTES} bytes")));
+        let read = read_credential(&path, MAX_FILE_BYTES);
+        let (text, about) = read.map_err(|error| wrong(error.to_string()))?;
+        if !is_private(&about) {
+            return Err(wrong(format!("others may read or change its {JOIN}")));
         }
-        let text = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
         let found: JoinAddress =
             serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         let identity = found.keys.as_deref().map(join_identity).transpose();
         let identity = identity.map_err(|error| wrong(error.to_string()))?;
         let credentials = Credentials::with_token(found.token.as_bytes());
         let credentials = with_identity(credentials, identity);
-        let (name, is_from_file) = (String::new(), true);
+        let (name, is_own_run) = (String::new(), is_own(&about));
         match found.servers.into_iter().next() {
-            Some(address) => Ok(RunAccess { address, credentials, name, is_from_file }),
+            Some(address) => {
+                Ok(RunAccess { address, credentials, name, is_from_file: true, is_own_run })
+            }
             None => Err(wrong(format!("{JOIN} names no server"))),
         }
     }
@@ -254,14 +259,14 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let activity = TaskActivity::default();
     activity.enforce(stop.clone())?;
-    let RunAccess { address, credentials, name, is_from_file } = options.access()?;
+    let RunAccess { address, credentials, name, is_from_file, is_own_run } = options.access()?;
     activity.set_wait(Some(&format!("waiting for the server at {address}")));
     let info = request_join_info(&address, &credentials, REQUEST_TIMEOUT)
         .map_err(|error| if is_from_file { options.stale(&error) } else { error.into() })?;
     let wrong = |why: String| Failure::Usage(format!("the run at {address}: {why}"));
     let info: JoinInfo = serde_json::from_slice(&info).map_err(|error| wrong(error.to_string()))?;
     let job = RawJob::parse(&info.job, Path::new("the run's job.toml"))?;
-    if !is_from_file {
+    if !is_own_run {
         confirm_paths(&job, &options.allowed, &address)?;
     }
     let plan = job.check()?;

@@ -38,8 +38,12 @@ impl PeerPool {
     pub(crate) fn take(&mut self) -> io::Result<Peer> {
         if self.ready.is_empty() {
             let streams: Vec<_> = (0..AT_ONCE).map(|_| TcpStream::connect(self.address)).collect();
-            for stream in streams {
-                self.ready.push_back(dial(stream?, self.service)?);
+            let dialled = streams.into_iter().map(|stream| dial(stream?, self.service));
+            // On a busy machine the last ones wait longer than the listener does for its strangers.
+            let mut last = None;
+            self.ready.extend(dialled.filter_map(|peer| peer.map_err(|e| last = Some(e)).ok()));
+            if let (true, Some(error)) = (self.ready.is_empty(), last) {
+                return Err(error);
             }
         }
         self.ready.pop_front().ok_or_else(|| io::ErrorKind::NotConnected.into())

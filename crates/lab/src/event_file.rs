@@ -4,12 +4,13 @@
 //! yet. The reader returns the records before that point and continues there at the next call.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use paceline_tfrecord::proto::{ProtoFields, packed_floats};
 use paceline_tfrecord::split_record;
+
+use crate::regular_file::open_regular;
 
 /// No scalar has a longer record.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
@@ -57,7 +58,7 @@ impl EventFileReader {
 
     /// Reads a block of the file; returns whether it held a complete record.
     fn read_block(&mut self, on_event: &mut impl FnMut(FileEvent<'_>)) -> io::Result<bool> {
-        let mut file = File::open(&self.path)?;
+        let mut file = open_regular(&self.path)?;
         let file_bytes = file.metadata()?.len();
         if file_bytes <= self.offset {
             return Ok(false);

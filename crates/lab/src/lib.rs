@@ -56,6 +56,7 @@ mod job_keys;
 mod link_prediction;
 mod machine_info;
 mod palette;
+mod regular_file;
 pub mod report;
 mod report_data;
 mod resources;

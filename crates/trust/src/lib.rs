@@ -51,7 +51,7 @@ pub use handshake::{
 pub use keyed_hash::{HASH_BYTES, keyed_hash};
 pub use keys::{Authority, CA_FILE, CertificateError, CertificateFiles, file_name};
 pub use message_channel::MessageChannel;
-pub use private_file::{is_private, open_credential};
+pub use private_file::{is_own, is_private, open_credential, read_credential};
 pub use random::random_bytes;
 pub use seal::{FrameKeys, FrameOpener, FrameSealer, SEAL_BYTES, SealError};
 pub use tls::{TlsError, TlsIdentity, TlsSession};

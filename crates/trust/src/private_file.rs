@@ -2,8 +2,11 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 /// The most bytes of a file with certificates or a key.
 const MAX_PEM_BYTES: u64 = 1 << 20;
@@ -15,16 +18,44 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 /// # Errors
 /// If it cannot be opened, or is not a regular file.
 pub fn open_credential(path: &Path) -> io::Result<File> {
-    let kind = path.metadata()?;
-    if kind.is_dir() {
+    check_kind(&path.metadata()?)?;
+    // A pipe that has taken the file's place since does not block.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    check_kind(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn check_kind(about: &Metadata) -> io::Result<()> {
+    if about.is_dir() {
         return Err(io::Error::other("it is a directory; name a file"));
     }
-    if !kind.is_file() {
+    if !about.is_file() {
         let why = "it is a pipe or a device, not a regular file; write its content to a file that \
                    only you can read, and name that file";
         return Err(io::Error::other(why));
     }
-    File::open(path)
+    Ok(())
+}
+
+/// The content of a file with a secret, of at most this many bytes, and what the system says about
+/// the file.
+///
+/// # Errors
+/// If it cannot be read, is not a regular file, or is longer.
+pub fn read_credential(path: &Path, most: u64) -> io::Result<(Vec<u8>, Metadata)> {
+    let file = open_credential(path)?;
+    let (mut content, about) = (Vec::new(), file.metadata()?);
+    file.take(most + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > most {
+        return Err(io::Error::other(format!("it is longer than {most} bytes")));
+    }
+    Ok((content, about))
+}
+
+/// Whether a file belongs to the user of this process.
+pub fn is_own(about: &Metadata) -> bool {
+    about.uid() == geteuid().as_raw()
 }
 
 /// The content of a file with certificates or a key.
@@ -72,6 +103,12 @@ mod tests {
         File::create(&long).unwrap().set_len(MAX_PEM_BYTES + 1).unwrap();
         assert!(open_credential(&long).is_ok());
         assert!(read_pem(&long).unwrap_err().to_string().contains("1 MiB"));
+        assert!(read_credential(&long, MAX_PEM_BYTES).is_err());
+        let (content, about) = read_credential(&long, MAX_PEM_BYTES + 1).unwrap();
+        assert_eq!((content.len() as u64, is_own(&about)), (MAX_PEM_BYTES + 1, true));
+        // This one is the administrator's.
+        let is_root = geteuid().is_root();
+        assert_eq!(is_own(&Path::new("/proc/version").metadata().unwrap()), is_root);
     }
 
     #[test]

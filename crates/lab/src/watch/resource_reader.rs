@@ -1,12 +1,12 @@
 //! Reads `resources.csv` while it grows, one curve for each column.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use paceline_record::names::{columns, tags};
 
 use super::curve_set::CurveSet;
+use crate::regular_file::open_regular;
 
 /// Most bytes of a table that are read at once.
 const MAX_READ_BYTES: u64 = 16 << 20;
@@ -49,7 +49,7 @@ struct SamplePosition {
 impl ResourceReader {
     /// Adds the complete lines that were appended since the last call to the curves.
     pub(crate) fn read_new(&mut self, path: &Path, curves: &mut CurveSet) {
-        let Ok(mut file) = File::open(path) else { return };
+        let Ok(mut file) = open_regular(path) else { return };
         let mut bytes = Vec::new();
         let read = file
             .seek(SeekFrom::Start(self.offset))

@@ -1,9 +1,11 @@
 //! Text files of a run that are shown as they are.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use crate::regular_file::open_regular;
 
 /// No job or summary is longer.
 pub(crate) const MAX_TEXT_BYTES: u64 = 4 << 20;
@@ -40,7 +42,7 @@ impl TextFile {
 
 /// The end of a file, starting with a complete line.
 fn last_bytes(path: &Path, len: u64, max_bytes: u64) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     file.seek(SeekFrom::Start(len.saturating_sub(max_bytes)))?;
     let mut bytes = Vec::new();
     file.take(max_bytes).read_to_end(&mut bytes)?;

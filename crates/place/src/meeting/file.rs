@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use paceline_trust::read_credential;
 use serde::{Deserialize, Serialize};
 
 use crate::error::PlaceError;
@@ -36,10 +37,8 @@ pub(super) struct MeetingPoint {
 impl MeetingPoint {
     /// The meeting point in a run directory, if it is there and belongs to this session.
     pub(super) fn read(dir: &Path, session: &str) -> Option<Self> {
-        let path = dir.join(NAME);
-        let is_small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_BYTES);
-        let point: Self =
-            serde_json::from_slice(&fs::read(path).ok().filter(|_| is_small)?).ok()?;
+        let (content, _) = read_credential(&dir.join(NAME), MAX_BYTES).ok()?;
+        let point: Self = serde_json::from_slice(&content).ok()?;
         (point.session == session).then_some(point)
     }
 }
@@ -109,9 +108,21 @@ impl Drop for MeetingFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn a_pipe_or_an_endless_device_in_its_place_is_no_meeting() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NAME);
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert_eq!(MeetingPoint::read(dir.path(), "s"), None);
+        fs::remove_file(&path).unwrap();
+        symlink("/dev/zero", &path).unwrap();
+        assert_eq!(MeetingPoint::read(dir.path(), "s"), None);
+    }
 
     #[test]
     fn only_the_owner_can_read_the_file_and_it_goes_with_the_meeting() {

@@ -9,10 +9,10 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
-    WriteTraffic,
+    ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic,
 };
 
+use super::outgoing::OutgoingBytes;
 use super::read_slices::ReadSlices;
 use super::task_name::states;
 
@@ -58,9 +58,7 @@ struct TlsBuffers {
     /// Plaintext that no read has fetched, from `plain_at` on.
     plain: Vec<u8>,
     plain_at: usize,
-    /// Ciphertext that the stream has not taken, from `outgoing_at` on.
-    outgoing: Vec<u8>,
-    outgoing_at: usize,
+    outgoing: OutgoingBytes,
     /// Plaintext that waits for the handshake.
     early: Vec<u8>,
     is_open: bool,
@@ -115,7 +113,7 @@ impl TlsSession {
 
     /// Bytes that the stream has not taken.
     pub fn unsent_bytes(&self) -> usize {
-        self.buffers.outgoing.len() - self.buffers.outgoing_at + self.buffers.early.len()
+        self.buffers.outgoing.waiting().len() + self.buffers.early.len()
     }
 
     /// Reads plaintext until all slices are full or the stream is empty.
@@ -179,18 +177,16 @@ impl TlsSession {
 
     /// Sends ciphertext, as far as the stream takes it.
     pub fn flush(&mut self, stream: &mut impl Write) -> io::Result<()> {
-        let TlsBuffers { outgoing, outgoing_at, .. } = &mut self.buffers;
-        while *outgoing_at < outgoing.len() {
-            match stream.write(&outgoing[*outgoing_at..]) {
+        let outgoing = &mut self.buffers.outgoing;
+        while !outgoing.waiting().is_empty() {
+            match stream.write(outgoing.waiting()) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(more) => *outgoing_at += more,
+                Ok(more) => outgoing.take(more),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        outgoing.clear();
-        *outgoing_at = 0;
         Ok(())
     }
 
@@ -323,7 +319,7 @@ impl TlsBuffers {
                 step
             }
             Ok(ConnectionState::EncodeTlsData(mut message)) => {
-                let encoded = append(&mut self.outgoing, RECORD_BYTES, |out| {
+                let encoded = self.outgoing.append(RECORD_BYTES, |out| {
                     message.encode(out).map_err(|error| match error {
                         EncodeError::InsufficientSize(size) => Some(size),
                         EncodeError::AlreadyEncoded => None,
@@ -378,36 +374,17 @@ impl TlsBuffers {
 }
 
 fn encrypt_into<Data>(
-    outgoing: &mut Vec<u8>,
+    outgoing: &mut OutgoingBytes,
     traffic: &mut WriteTraffic<'_, Data>,
     piece: &[u8],
 ) -> Result<(), rustls::Error> {
     let records = piece.len().div_ceil(RECORD_BYTES);
-    append(outgoing, piece.len() + records * RECORD_OVERHEAD, |out| {
+    outgoing.append(piece.len() + records * RECORD_OVERHEAD, |out| {
         traffic.encrypt(piece, out).map_err(|error| match error {
             EncryptError::InsufficientSize(size) => Some(size),
             EncryptError::EncryptExhausted => None,
         })
     })
-}
-
-/// Appends what `write` puts into a slice, which is enlarged once if it is too short.
-fn append(
-    bytes: &mut Vec<u8>,
-    likely: usize,
-    mut write: impl FnMut(&mut [u8]) -> Result<usize, Option<InsufficientSizeError>>,
-) -> Result<(), rustls::Error> {
-    let from = bytes.len();
-    bytes.resize(from + likely, 0);
-    let written = match write(&mut bytes[from..]) {
-        Err(Some(InsufficientSizeError { required_size })) => {
-            bytes.resize(from + required_size, 0);
-            write(&mut bytes[from..])
-        }
-        written => written,
-    };
-    bytes.truncate(from + *written.as_ref().unwrap_or(&0));
-    written.map(drop).map_err(|_| rustls::Error::EncryptError)
 }
 
 /// An error of TLS as one of a stream.
