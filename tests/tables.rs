@@ -311,7 +311,7 @@ fn a_description_names_rows_with_another_number_of_fields() {
     let sandbox = Sandbox::new();
     sandbox.write("ragged.csv", "a,b,label\n1,2,x\n3,4\n5,6,y\n7,8,x\n");
     let described = sandbox.ok(&["data", "describe", "ragged.csv"]).stdout;
-    let says = "# 1 of the first 4 rows has another number of fields than 3, the first in line 3";
+    let says = "# 1 of the first 4 rows does not have 3 fields, the first in line 3";
     assert_says(&described, &[says]);
 }
 

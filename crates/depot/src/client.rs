@@ -60,9 +60,8 @@ impl fmt::Debug for DepotClient {
 }
 
 impl DepotClient {
-    /// The depot at this address. A request waits for it up to `limit`. `wait`
-    /// receives what is waited for, about once a second, and `None` at the end; it returns whether
-    /// to give up.
+    /// The depot at this address. A request waits for it up to `limit`. `wait` receives what is
+    /// waited for, about once a second, and `None` at the end; it returns whether to give up.
     pub fn new(
         place: DepotAddress,
         limit: Duration,
@@ -77,12 +76,13 @@ impl DepotClient {
         Self::new(self.inner.place.clone(), limit, |_| false)
     }
 
-    /// Asks for something. A connection that was lost is made again, once the depot is there.
+    /// Sends a request and the length of its body; `talk` sends the body and reads the answer. If
+    /// the connection breaks, the depot is asked again once it is there.
     pub(crate) fn ask<T>(
         &self,
         request: &DepotRequest,
         body: u64,
-        mut talk: impl FnMut(&mut Channel, &mut Conversation) -> io::Result<T>,
+        mut talk: impl FnMut(&mut Channel) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut channel = self.inner.channel.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = Instant::now() + self.inner.limit;
@@ -93,9 +93,9 @@ impl DepotClient {
                 Err(error) => error,
             };
             *channel = None;
+            use ErrorKind::{InvalidData, NotFound, Other, PermissionDenied};
             let is_final =
-                matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidData)
-                    || matches!(error.kind(), ErrorKind::Other | ErrorKind::NotFound);
+                matches!(error.kind(), PermissionDenied | InvalidData | Other | NotFound);
             if is_final || Instant::now() >= deadline {
                 break Err(error);
             }
@@ -123,7 +123,7 @@ impl DepotClient {
         channel: &mut Option<Channel>,
         request: &DepotRequest,
         body: u64,
-        talk: &mut impl FnMut(&mut Channel, &mut Conversation) -> io::Result<T>,
+        talk: &mut impl FnMut(&mut Channel) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut open = match channel.take() {
             Some(open) => open,
@@ -133,38 +133,33 @@ impl DepotClient {
             }
         };
         open.send(request, body)?;
-        let found = talk(&mut open, &mut Conversation)?;
+        let found = talk(&mut open)?;
         *channel = Some(open);
         Ok(found)
     }
 
     /// Asks for something that has no body, in either direction.
     pub(crate) fn ask_plain(&self, request: &DepotRequest) -> io::Result<DepotReply> {
-        self.ask(request, 0, |channel, conversation| conversation.reply(channel))
+        self.ask(request, 0, receive_reply)
     }
 }
 
-/// What follows a request.
-pub(crate) struct Conversation;
-
-impl Conversation {
-    /// The answer, which has no body.
-    pub(crate) fn reply(&mut self, channel: &mut Channel) -> io::Result<DepotReply> {
-        let Received { message, body } = channel.receive::<DepotReply>(MAX_MESSAGE)?;
-        if body > 0 {
-            return Err(io::Error::new(ErrorKind::InvalidData, "an answer with a body"));
-        }
-        accepted(message)
+/// The answer to a request, without a body.
+pub(crate) fn receive_reply(channel: &mut Channel) -> io::Result<DepotReply> {
+    let Received { message, body } = channel.receive::<DepotReply>(MAX_MESSAGE)?;
+    if body > 0 {
+        return Err(io::Error::new(ErrorKind::InvalidData, "an answer with a body"));
     }
+    accepted(message)
+}
 
-    /// The answer and the length of its body; `None` if there is no such thing.
-    pub(crate) fn body(&mut self, channel: &mut Channel) -> io::Result<Option<u64>> {
-        let Received { message, body } = channel.receive::<DepotReply>(MAX_MESSAGE)?;
-        match accepted(message)? {
-            DepotReply::Body => Ok(Some(body)),
-            DepotReply::Absent => Ok(None),
-            _ => Err(unexpected()),
-        }
+/// The answer to a request, up to its body: the body's length, or `None` if there is no such thing.
+fn receive_body_length(channel: &mut Channel) -> io::Result<Option<u64>> {
+    let Received { message, body } = channel.receive::<DepotReply>(MAX_MESSAGE)?;
+    match accepted(message)? {
+        DepotReply::Body => Ok(Some(body)),
+        DepotReply::Absent => Ok(None),
+        _ => Err(unexpected()),
     }
 }
 
@@ -211,8 +206,8 @@ impl RemoteCheckpoints for DepotClient {
     }
 
     fn manifest(&self, step: Option<u64>) -> Result<Option<Vec<u8>>, CheckpointError> {
-        let asked = self.ask(&DepotRequest::Manifest { step }, 0, |channel, conversation| {
-            let Some(bytes) = conversation.body(channel)? else { return Ok(None) };
+        let asked = self.ask(&DepotRequest::Manifest { step }, 0, |channel| {
+            let Some(bytes) = receive_body_length(channel)? else { return Ok(None) };
             if bytes > Manifest::MAX_BYTES {
                 return Err(io::Error::new(ErrorKind::InvalidData, "a manifest that is too long"));
             }
@@ -225,18 +220,18 @@ impl RemoteCheckpoints for DepotClient {
 
     fn fetch(&self, step: u64, file: &str, to: &Path) -> io::Result<()> {
         let request = DepotRequest::Shard { step, file: file.to_owned() };
-        self.ask(&request, 0, |channel, conversation| {
+        self.ask(&request, 0, |channel| {
             let absent = || io::Error::new(ErrorKind::NotFound, format!("{file} is gone"));
-            let bytes = conversation.body(channel)?.ok_or_else(absent)?;
+            let bytes = receive_body_length(channel)?.ok_or_else(absent)?;
             channel.receive_body(&mut File::create(to)?, bytes)
         })
     }
 
     fn deliver(&self, shard: &DeliveredShard, file: &Path) -> io::Result<()> {
         let request = DepotRequest::Deliver { shard: Box::new(shard.clone()) };
-        self.ask(&request, shard.bytes(), |channel, conversation| {
+        self.ask(&request, shard.bytes(), |channel| {
             channel.send_body(&mut File::open(file)?, shard.bytes())?;
-            conversation.reply(channel).map(|_| ())
+            receive_reply(channel).map(|_| ())
         })
     }
 }

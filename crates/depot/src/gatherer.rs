@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::client::DepotClient;
+use crate::client::{DepotClient, receive_reply};
 use crate::message::{DepotReply, DepotRequest};
 use crate::task_files::{MAX_APPEND, checksum, plain_files};
 
@@ -163,7 +163,7 @@ impl SentFiles {
         let mut file = File::open(self.folder.join(name))?;
         let length = file.metadata()?.len();
         if length < *sent {
-            // It was written anew.
+            // It was written again from its start.
             *sent = 0;
         }
         file.seek(SeekFrom::Start(*sent))?;
@@ -173,9 +173,9 @@ impl SentFiles {
             file.by_ref().take(bytes).read_to_end(&mut body)?;
             let (task, file, at) = (self.task.clone(), name.to_owned(), *sent);
             let request = DepotRequest::Append { task, file, at };
-            self.client.ask(&request, body.len() as u64, |channel, conversation| {
+            self.client.ask(&request, body.len() as u64, |channel| {
                 channel.send_body(&mut &body[..], body.len() as u64)?;
-                conversation.reply(channel).map(|_| ())
+                receive_reply(channel).map(|_| ())
             })?;
             *sent += body.len() as u64;
             if body.is_empty() {
@@ -186,7 +186,6 @@ impl SentFiles {
     }
 }
 
-/// The folder, for messages.
 impl std::fmt::Debug for Gatherer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gatherer").finish_non_exhaustive()

@@ -13,7 +13,7 @@ use paceline_checkpoint::{CheckpointDir, DeliveredShard, RemoteCheckpoints, Serv
 use paceline_trust::Credentials;
 use serde_json::json;
 
-use crate::client::{DepotAddress, DepotClient};
+use crate::client::{DepotAddress, DepotClient, receive_reply};
 use crate::depot::Depot;
 use crate::gatherer::{GatherTime, Gatherer};
 use crate::message::DepotRequest;
@@ -327,9 +327,9 @@ fn the_files_of_a_task_do_not_fill_the_disk() {
     let append = |file: &str, bytes: &[u8]| {
         let (task, file) = ("worker:1".into(), file.into());
         let request = DepotRequest::Append { task, file, at: 0 };
-        depot.client().ask(&request, bytes.len() as u64, |channel, conversation| {
+        depot.client().ask(&request, bytes.len() as u64, |channel| {
             channel.send_body(&mut &bytes[..], bytes.len() as u64)?;
-            conversation.reply(channel).map(|_| ())
+            receive_reply(channel).map(|_| ())
         })
     };
     append("log.txt", b"four").unwrap();

@@ -52,48 +52,24 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                 return Ok(Done(self.step_recorder.work.at_end_of_plan()));
             }
             let step = link.global_step();
-            let (loss, now, outcome) = match self.step_in_place(step, examples, link)? {
+            let made = match self.step_in_place(step, examples, link)? {
                 Some(loss) if loss.is_nan() && is_interrupted(coordinator.as_deref()) => {
                     link.abandon_step();
                     return Ok(Done(self.interrupted_work(coordinator)));
                 }
                 Some(loss) => {
-                    (loss, self.step_recorder.clock.enter(Phase::Wait), PushOutcome::Applied)
+                    let now = self.step_recorder.clock.enter(Phase::Wait);
+                    StepMade { step, examples, loss, now }
                 }
                 None => {
-                    let (model, step_recorder) = (&mut *self.model, &mut self.step_recorder);
-                    let (batches, params) = (&mut *self.batches, link.params());
-                    let (stop, is_alone) = (self.stop.as_deref(), link.is_alone());
-                    let is_stopped = || match stop {
-                        Some(stop) => stop.stops_computing(),
-                        None => is_alone && is_interrupted(coordinator.as_deref()),
-                    };
-                    let is_abandoned = || link.is_recalled() || is_stopped();
-                    let loss = batch_gradient(
-                        model,
-                        batches,
-                        examples,
-                        params,
-                        &mut grad,
-                        step_recorder,
-                        is_abandoned,
-                    )?;
-                    let Some(loss) = loss else { return self.cut_short(link, coordinator) };
-                    step_recorder.divergence.check_finite(step, loss)?;
-                    if step_recorder.wants_tensors(step) {
-                        step_recorder.record_tensors(step, model.layout(), params, &grad)?;
+                    let grad = &mut grad[..];
+                    match self.step_by_push(step, examples, link, grad, coordinator.as_deref())? {
+                        Done(Some(made)) => made,
+                        Done(None) => return self.cut_short(link, coordinator),
+                        Rewound => return Ok(Rewound),
                     }
-                    let now = step_recorder.clock.enter(Phase::Push);
-                    let pushed = link.push(examples, &grad, &mut step_recorder.clock)?;
-                    let Done(outcome) = pushed else { return Ok(Rewound) };
-                    (loss, now, outcome)
                 }
             };
-            let work = &mut self.step_recorder.work;
-            work.steps += 1;
-            work.dropped += u64::from(outcome == PushOutcome::Dropped);
-            work.examples += examples as u64;
-            let made = StepMade { step, loss, now };
             let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
             let Done(()) = recorded else { return Ok(Rewound) };
         }
@@ -137,6 +113,44 @@ impl DenseWorker<'_> {
     pub(crate) fn interrupted_work(&self, coordinator: Option<&mut Coordinator<'_>>) -> WorkDone {
         let reason = coordinator.and_then(Coordinator::interrupt);
         WorkDone { reason, ..self.step_recorder.work }
+    }
+
+    /// Computes the gradient of a batch and pushes it. `None` if the step was given up before any
+    /// of it was sent.
+    fn step_by_push(
+        &mut self,
+        step: u64,
+        examples: usize,
+        link: &mut impl DenseLink,
+        grad: &mut [f32],
+        coordinator: Option<&Coordinator<'_>>,
+    ) -> Result<LinkOutcome<Option<StepMade>>, TrainError> {
+        let Self { batches, model, step_recorder, stop } = self;
+        let (params, is_alone, stop) = (link.params(), link.is_alone(), stop.as_deref());
+        let is_stopped = || match stop {
+            Some(stop) => stop.stops_computing(),
+            None => is_alone && is_interrupted(coordinator),
+        };
+        let is_given_up = || link.is_recalled() || is_stopped();
+        let loss = batch_gradient(
+            &mut **model,
+            &mut **batches,
+            examples,
+            params,
+            grad,
+            step_recorder,
+            is_given_up,
+        )?;
+        let Some(loss) = loss else { return Ok(Done(None)) };
+        step_recorder.divergence.check_finite(step, loss)?;
+        if step_recorder.wants_tensors(step) {
+            step_recorder.record_tensors(step, model.layout(), params, grad)?;
+        }
+        let now = step_recorder.clock.enter(Phase::Push);
+        let pushed = link.push(examples, grad, &mut step_recorder.clock)?;
+        let Done(outcome) = pushed else { return Ok(Rewound) };
+        step_recorder.work.dropped += u64::from(outcome == PushOutcome::Dropped);
+        Ok(Done(Some(StepMade { step, examples, loss, now })))
     }
 
     /// Makes a whole step in place and returns the mean loss of its batch. `None` unless the

@@ -17,8 +17,7 @@ use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::server_link::ServerLink;
 use crate::settings::{Mode, TrainSettings};
-use crate::task_place::ModelIdentity;
-use crate::task_place::TaskPlace;
+use crate::task_place::{ModelIdentity, TaskPlace};
 use crate::test_watch::TestWatch;
 use crate::workload::Workload;
 

@@ -1,7 +1,6 @@
 //! A worker of a run without servers: mode `mirrored`.
 
 use std::net::TcpListener;
-use std::thread;
 
 use paceline_exchange::travels_in_pieces;
 use paceline_observe::Recorder;
@@ -10,14 +9,12 @@ use crate::checkpoint_spec::ShardPlace;
 use crate::error::{TrainError, record_failure};
 use crate::exchange_observer::exchange_track;
 use crate::link::Link;
-use crate::loop_trace::traced;
 use crate::mesh_link::{MeshLink, MeshModel, MeshStart};
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
 use crate::step_pieces::{exchange_conditions, step_pieces};
 use crate::step_recorder::StepRecorder;
 use crate::step_stop::{StepStop, StopRole};
-use crate::test_runner::BackgroundEvaluator;
 use crate::train_slot::train_slot;
 use crate::training_task::{TrainingTask, encode_report};
 use crate::workload::LoopConfig;
@@ -79,17 +76,13 @@ pub(crate) fn train_replica(
         })
         .map(|()| None);
     }
-    let evaluator = workload.running_evaluator(settings.evaluate.examples, 1)?;
-    thread::scope(|scope| {
-        let evaluator = traced(tracer.as_ref(), evaluator);
-        let tests = BackgroundEvaluator::start(scope, evaluator, task.test_watch());
-        let options = CoordinatorOptions {
-            tests: Box::new(tests),
-            test_threads: 1,
-            loop_threads,
-            reproducible: true,
-            combine: &|report| report,
-        };
-        run_coordinator(task, &mut link, &mut *worker, options).map(Some)
-    })
+    let options = CoordinatorOptions {
+        has_test_thread: true,
+        test_threads: 1,
+        loop_threads,
+        reproducible: true,
+        tracer: tracer.as_ref(),
+        combine: &|report| report,
+    };
+    run_coordinator(task, &mut link, &mut *worker, options).map(Some)
 }

@@ -96,11 +96,10 @@ impl DenseWorker<'_> {
                 // Other workers of `async` and `bounded` have made steps too.
                 next.step = link.global_step();
             }
-            let work = &mut self.step_recorder.work;
-            work.steps += 1;
-            work.dropped += u64::from(made.outcome == PushOutcome::Dropped);
-            work.examples += step.examples as u64;
-            let made = StepMade { step: step.step, loss: step.loss, now: made.now };
+            let is_dropped = made.outcome == PushOutcome::Dropped;
+            self.step_recorder.work.dropped += u64::from(is_dropped);
+            let ForwardedStep { step, examples, loss, .. } = step;
+            let made = StepMade { step, examples, loss, now: made.now };
             let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
             let Done(()) = recorded else { return Ok(Rewound) };
         }

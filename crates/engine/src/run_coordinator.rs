@@ -4,10 +4,13 @@
 //! [`run_coordinator`] is the same for every mode. In `single` there is no other task to leave,
 //! collect reports from, or release: the link's methods do nothing.
 
+use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use paceline_model::Layout;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
+use paceline_observe::trace::Tracer;
 use paceline_observe::{StopReason, TaskSummary, TestLoad, TestPacer};
 
 use crate::best_model::BestKeeper;
@@ -15,24 +18,29 @@ use crate::context::{FinalModel, NoteLevel, VisitPiece};
 use crate::coordinator::{Coordinator, CoordinatorConfig};
 use crate::error::TrainError;
 use crate::link::Link;
+use crate::loop_trace::traced;
 use crate::rewind::{joined_at, rewind};
 use crate::run_report::{RunFacts, RunReport, ending, summarise};
 use crate::settings::{Mode, TrainSettings};
 use crate::step_recorder::WorkDone;
 use crate::test_history::TestHistory;
-use crate::test_runner::{StepScore, TestRunner};
+use crate::test_runner::{BackgroundEvaluator, InlineEvaluator, StepScore, TestRunner};
 use crate::trainer::Trainer;
 use crate::training_task::{TrainingTask, encode_report};
 
 /// What differs between the coordinators of the modes.
 pub(crate) struct CoordinatorOptions<'a> {
-    /// Runs the tests.
-    pub(crate) tests: Box<dyn TestRunner + 'a>,
+    /// Whether tests run on a thread of their own while training continues, instead of between two
+    /// steps.
+    pub(crate) has_test_thread: bool,
+    /// Threads that a test computes with.
     pub(crate) test_threads: usize,
     /// Threads of the training loop.
     pub(crate) loop_threads: usize,
     /// See [`CoordinatorConfig::reproducible`].
     pub(crate) reproducible: bool,
+    /// The timeline of the task, if it is recorded.
+    pub(crate) tracer: Option<&'a Arc<Tracer>>,
     /// Adds what other slots of the process did to the report of slot 0.
     pub(crate) combine: &'a dyn Fn(TaskSummary) -> TaskSummary,
 }
@@ -44,6 +52,48 @@ pub(crate) fn run_coordinator<L: Link>(
     trainer: &mut dyn Trainer<L>,
     options: CoordinatorOptions<'_>,
 ) -> Result<RunReport, TrainError> {
+    let tested = task.settings.evaluate.examples;
+    let evaluator = task.workload.running_evaluator(tested, options.test_threads)?;
+    let (evaluator, watch) = (traced(options.tracer, evaluator), task.test_watch());
+    thread::scope(|scope| {
+        let tests: Box<dyn TestRunner> = if options.has_test_thread {
+            Box::new(BackgroundEvaluator::start(scope, evaluator, watch))
+        } else {
+            Box::new(InlineEvaluator::new(evaluator, watch))
+        };
+        let mut coordinator = new_coordinator(task, link, trainer.layout(), tests, &options)?;
+        if coordinator.resume(link)? == Rewound {
+            rewind(task, link, trainer, Some(&mut coordinator))?;
+        }
+        loop {
+            let ended = match trainer.run(link, Some(&mut coordinator)) {
+                Ok(Done(work)) => {
+                    end_run(task, link, trainer, &work, &mut coordinator, options.combine)
+                }
+                Ok(Rewound) => Ok(Rewound),
+                Err(error) => Err(error),
+            };
+            let rewound = match ended {
+                Ok(Done(report)) => return Ok(report),
+                Ok(Rewound) => rewind(task, link, trainer, Some(&mut coordinator)),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = rewound {
+                let _ = trainer.step_recorder().finish(false);
+                return Err(error);
+            }
+        }
+    })
+}
+
+/// The coordinator of a run, at the step that the link has reached.
+fn new_coordinator<'a>(
+    task: &'a TrainingTask<'_>,
+    link: &impl Link,
+    layout: &Layout,
+    tests: Box<dyn TestRunner + 'a>,
+    options: &CoordinatorOptions<'_>,
+) -> Result<Coordinator<'a>, TrainError> {
     let settings = task.settings;
     let joined_at = joined_at(task, link);
     let load = TestLoad {
@@ -53,13 +103,11 @@ pub(crate) fn run_coordinator<L: Link>(
         loop_threads: options.loop_threads,
         batch: settings.batch,
     };
-    let history = test_history(task, joined_at)?;
-    let continues = joined_at > 0 && history.is_logged();
-    let mut coordinator = Coordinator::new(CoordinatorConfig {
+    Ok(Coordinator::new(CoordinatorConfig {
         stop: settings.stop,
         best: settings.best,
-        keeper: best_keeper(task, trainer.layout())?,
-        history,
+        keeper: best_keeper(task, layout)?,
+        history: test_history(task, joined_at)?,
         pacer: TestPacer::new(settings.evaluate.every, load, joined_at),
         checkpoint: settings.checkpoint,
         started_at: task.started_at(),
@@ -67,32 +115,11 @@ pub(crate) fn run_coordinator<L: Link>(
         epoch_steps: settings.stop.epochs.map(|_| task.plan_steps()),
         examples_per_step: settings.examples_per_step(task.place.slots),
         has_exact_steps: !matches!(settings.mode, Mode::Async | Mode::Bounded { .. }),
-        tests: options.tests,
+        tests,
         // Tests that are spaced by their cost decide nothing.
         reproducible: options.reproducible && settings.evaluate.every.is_some(),
         context: &*task.context,
-    });
-    if continues && coordinator.resume(joined_at, link)? == Rewound {
-        rewind(task, link, trainer, Some(&mut coordinator))?;
-    }
-    loop {
-        let ended = match trainer.run(link, Some(&mut coordinator)) {
-            Ok(Done(work)) => {
-                end_run(task, link, trainer, &work, &mut coordinator, options.combine)
-            }
-            Ok(Rewound) => Ok(Rewound),
-            Err(error) => Err(error),
-        };
-        let rewound = match ended {
-            Ok(Done(report)) => return Ok(report),
-            Ok(Rewound) => rewind(task, link, trainer, Some(&mut coordinator)),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = rewound {
-            let _ = trainer.step_recorder().finish(false);
-            return Err(error);
-        }
-    }
+    }))
 }
 
 /// Keeps the parameters of the best test, if the run does.

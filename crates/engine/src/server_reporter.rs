@@ -133,10 +133,6 @@ impl ServerReporter {
         }
     }
 
-    fn note_level(&self, level: NoteLevel, text: &str) {
-        self.context.note(level, text);
-    }
-
     fn record(&mut self, server: &Server) -> io::Result<()> {
         if self.trace.as_ref().is_some_and(ServerTrace::was_on) {
             self.recorder.trace(TraceEvent::Started)?;
@@ -159,7 +155,7 @@ impl ServerReporter {
         let finished = self.trace.take().map(|trace| trace.finish(&mut *self.recorder));
         if let Some(Err(error)) = finished {
             let text = format!("cannot write the part of the timeline: {error}");
-            self.note_level(NoteLevel::Warning, &text);
+            self.context.note(NoteLevel::Warning, &text);
         }
     }
 
@@ -177,7 +173,7 @@ impl ServerReporter {
                 "{worker} {state}: {:.2} ms to a gradient, {:.1} times the others",
                 change.gradient_ms, change.behind
             );
-            self.note_level(NoteLevel::Warning, &text);
+            self.context.note(NoteLevel::Warning, &text);
         }
     }
 
@@ -201,7 +197,7 @@ impl ServerObserver for ServerReporter {
     }
 
     fn note(&mut self, level: Level, text: &str) {
-        self.note_level(
+        self.context.note(
             match level {
                 // The server ends with an error that says it again.
                 Level::Info | Level::Error => NoteLevel::Info,

@@ -109,12 +109,20 @@ impl TaskContext for SessionContext {
         self.context.stop_signal()
     }
 
+    fn is_run_ending(&self) -> bool {
+        self.context.is_run_ending()
+    }
+
     fn should_leave(&self) -> bool {
         self.context.should_leave()
     }
 
     fn is_run_over(&self) -> bool {
         self.context.is_run_over()
+    }
+
+    fn separate_run(&self) -> Option<String> {
+        self.context.separate_run()
     }
 
     fn reopen_run(&self) -> Result<(), TrainError> {

@@ -1,16 +1,13 @@
 //! A run without other tasks: mode `single`.
 
 use std::sync::Arc;
-use std::thread;
 
-use paceline_data::BatchWeights;
 use paceline_observe::Recorder;
 
 use crate::checkpoint_spec::ShardPlace;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::local_link::LocalLink;
-use crate::loop_trace::traced;
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
 use crate::sparse::{
@@ -18,7 +15,6 @@ use crate::sparse::{
     TableTrainer, is_row_by_row,
 };
 use crate::step_recorder::StepRecorder;
-use crate::test_runner::{BackgroundEvaluator, InlineEvaluator};
 use crate::training_task::TrainingTask;
 use crate::workload::{LoopConfig, loop_trace};
 
@@ -39,9 +35,6 @@ pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainErr
     let mut link = link.with_checkpoints(checkpoints);
     drop(model);
     let tracer = task.tracer();
-    let evaluator = workload.running_evaluator(settings.evaluate.examples, task.test_threads)?;
-    let evaluator = traced(tracer.as_ref(), evaluator);
-    let tests = Box::new(InlineEvaluator::new(evaluator, task.test_watch()));
     let loop_threads = task.threads.per_loop(1);
     let config = LoopConfig {
         slot: 0,
@@ -57,10 +50,11 @@ pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainErr
     let context = task.context.clone();
     worker.model.stop_when(Arc::new(move || context.stop_signal().is_some()));
     let options = CoordinatorOptions {
-        tests,
+        has_test_thread: false,
         test_threads: task.test_threads,
         loop_threads,
         reproducible: false,
+        tracer: tracer.as_ref(),
         combine: &|report| report,
     };
     run_coordinator(task, &mut link, &mut worker, options)
@@ -76,35 +70,31 @@ pub(crate) fn train_sparse(task: &TrainingTask<'_>) -> Result<RunReport, TrainEr
         Some(from) => SharedTable::resume(settings, &*model, threads, from)?,
     };
     let tracer = task.tracer();
-    let evaluator = task.workload.running_evaluator(settings.evaluate.examples, 1)?;
-    thread::scope(|scope| {
-        let evaluator = traced(tracer.as_ref(), evaluator);
-        let tests = BackgroundEvaluator::start(scope, evaluator, task.test_watch());
-        let link = TableLink::new(&shared, 0);
-        let mut step_recorder = start_recording(task, &link)?;
-        step_recorder.trace = loop_trace(tracer.as_ref(), settings, &*model);
-        let layout = model.layout();
-        let checkpoints = task.checkpoint_writer(layout, SHARD, 0..layout.len())?;
-        let mut link = link.with_checkpoints(checkpoints);
-        let mut trainer = table_worker(task, &shared, 0, step_recorder)?;
-        if threads > 1 {
-            let others = (1..threads).map(|slot| {
-                let unrecorded = StepRecorder::start(Box::new(()), settings, slot);
-                table_worker(task, &shared, slot, unrecorded)
-            });
-            trainer = Box::new(HogwildTrainer::new(trainer, others.collect::<Result<_, _>>()?));
-        }
-        let options = CoordinatorOptions {
-            tests: Box::new(tests),
-            test_threads: 1,
-            loop_threads: threads,
-            // A test that may end the run must be over before the next one is due.
-            reproducible: threads == 1
-                && (settings.stop.test_loss.is_some() || settings.stop.patience.is_some()),
-            combine: &|report| report,
-        };
-        run_coordinator(task, &mut link, &mut *trainer, options)
-    })
+    let link = TableLink::new(&shared, 0);
+    let mut step_recorder = start_recording(task, &link)?;
+    step_recorder.trace = loop_trace(tracer.as_ref(), settings, &*model);
+    let layout = model.layout();
+    let checkpoints = task.checkpoint_writer(layout, SHARD, 0..layout.len())?;
+    let mut link = link.with_checkpoints(checkpoints);
+    let mut trainer = table_worker(task, &shared, 0, step_recorder)?;
+    if threads > 1 {
+        let others = (1..threads).map(|slot| {
+            let unrecorded = StepRecorder::start(Box::new(()), settings, slot);
+            table_worker(task, &shared, slot, unrecorded)
+        });
+        trainer = Box::new(HogwildTrainer::new(trainer, others.collect::<Result<_, _>>()?));
+    }
+    let options = CoordinatorOptions {
+        has_test_thread: true,
+        test_threads: 1,
+        loop_threads: threads,
+        // A test that may end the run must be over before the next one is due.
+        reproducible: threads == 1
+            && (settings.stop.test_loss.is_some() || settings.stop.patience.is_some()),
+        tracer: tracer.as_ref(),
+        combine: &|report| report,
+    };
+    run_coordinator(task, &mut link, &mut *trainer, options)
 }
 
 /// The training loop of a slot over the shared table.
@@ -114,16 +104,14 @@ fn table_worker<'a>(
     slot: usize,
     step_recorder: StepRecorder,
 ) -> Result<Box<TableTrainer<'a>>, TrainError> {
-    let (rows, model) = task.workload.sparse_parts()?;
     let plan = task.batches();
-    let weights = BatchWeights::new(&task.settings.class_weights);
-    Ok(if shared.steps_in_place(&*model) {
-        Box::new(InPlaceWorker::new(slot, plan, rows, model, step_recorder, weights))
-    } else if is_row_by_row(&*model) {
-        Box::new(RowByRowWorker::new(slot, plan, rows, model, step_recorder, weights))
+    let config = task.workload.sparse_loop(task.settings, slot, plan, step_recorder)?;
+    Ok(if shared.steps_in_place(&*config.model) {
+        Box::new(InPlaceWorker::new(config))
+    } else if is_row_by_row(&*config.model) {
+        Box::new(RowByRowWorker::new(config))
     } else {
-        let worker = SparseWorker::new(slot, plan, rows, model, step_recorder, weights);
-        Box::new(worker.with_seed(task.settings.seed))
+        Box::new(SparseWorker::new(config))
     })
 }
 

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use paceline_exchange::{ExchangeConditions, FactorChoice, PeerRole, travels_in_pieces};
 use paceline_model::Model;
@@ -19,7 +18,6 @@ use crate::error::{TrainError, record_failure};
 use crate::exchange_observer::exchange_track;
 use crate::link::Link;
 use crate::link_observers::Notify;
-use crate::loop_trace::traced;
 use crate::process_state::ProcessState;
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
@@ -29,7 +27,6 @@ use crate::step_pieces::{exchange_conditions, step_pieces};
 use crate::step_recorder::{StepRecorder, WorkDone};
 use crate::step_stop::{StepStop, StopRole};
 use crate::task_place::ModelIdentity;
-use crate::test_runner::BackgroundEvaluator;
 use crate::train_slot::train_slot;
 use crate::trainer::Trainer;
 use crate::training_task::{TrainingTask, encode_report};
@@ -100,21 +97,16 @@ impl SlotThread<'_> {
             });
         }
         task.context.reopen_run()?;
-        let evaluator = task.workload.running_evaluator(task.settings.evaluate.examples, 1)?;
-        let combine = |report: TaskSummary| process.combine(0, &report);
-        thread::scope(|scope| {
-            let evaluator = traced(tracer.as_ref(), evaluator);
-            let tests = BackgroundEvaluator::start(scope, evaluator, task.test_watch());
-            let options = CoordinatorOptions {
-                tests: Box::new(tests),
-                test_threads: 1,
-                loop_threads: task.threads.per_loop(assignment.slots_here),
-                reproducible: task.settings.mode.is_synchronous(),
-                combine: &combine,
-            };
-            let report = run_coordinator(task, &mut link, &mut *trainer, options)?;
-            Ok(SlotEnd::Finished(Box::new(report)))
-        })
+        let options = CoordinatorOptions {
+            has_test_thread: true,
+            test_threads: 1,
+            loop_threads: task.threads.per_loop(assignment.slots_here),
+            reproducible: task.settings.mode.is_synchronous(),
+            tracer: tracer.as_ref(),
+            combine: &|report: TaskSummary| process.combine(0, &report),
+        };
+        let report = run_coordinator(task, &mut link, &mut *trainer, options)?;
+        Ok(SlotEnd::Finished(Box::new(report)))
     }
 
     /// The thread has ended: how the slot was left. Losing a slot other than the coordinator's

@@ -55,7 +55,7 @@ impl StepRecorder {
             clock.turn_off();
         }
         Self {
-            tensors_every: recorder.tensors_every(),
+            tensors_every: recorder.tensors_every().filter(|&every| every > 0),
             next_tensors: 0,
             recorder,
             clock,
@@ -139,7 +139,7 @@ impl StepRecorder {
         self.recorder.tensors(&TensorRecord { step, tensors: &tensors }).map_err(record_failure)
     }
 
-    /// Records a step; the coordinator then decides what follows from it.
+    /// Counts and records a step; the coordinator then decides what follows from it.
     #[inline]
     pub(crate) fn after_step(
         &mut self,
@@ -147,7 +147,9 @@ impl StepRecorder {
         link: &mut impl Link,
         coordinator: Option<&mut Coordinator<'_>>,
     ) -> Result<LinkOutcome, TrainError> {
-        let StepMade { step, loss, now } = made;
+        let StepMade { step, examples, loss, now } = made;
+        self.work.steps += 1;
+        self.work.examples += examples as u64;
         self.divergence.add(step, loss)?;
         let traffic = |visit: &mut dyn FnMut(PeerTraffic)| link.for_each_peer(visit);
         let table = || link.table_use();
@@ -203,7 +205,9 @@ impl StepRecorder {
 pub(crate) struct StepMade {
     /// The global step whose parameters the gradient was computed with.
     pub(crate) step: u64,
-    /// The mean loss of the batch.
+    /// Examples in the batch.
+    pub(crate) examples: usize,
+    /// Their mean loss.
     pub(crate) loss: f32,
     /// When the gradient was ready.
     pub(crate) now: Instant,

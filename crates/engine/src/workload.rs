@@ -20,7 +20,7 @@ use crate::evaluator::{
 use crate::link::{DenseLink, SparseLink};
 use crate::loop_trace::{LoopTrace, read_observer};
 use crate::settings::TrainSettings;
-use crate::sparse::{SparseEvaluator, SparseWorker};
+use crate::sparse::{SparseEvaluator, SparseLoopConfig, SparseWorker};
 use crate::step_recorder::StepRecorder;
 use crate::step_stop::StepStop;
 use crate::trainer::Trainer;
@@ -208,7 +208,7 @@ impl Workload {
         }
     }
 
-    /// Whether tests during training use other examples than the test set.
+    /// Whether tests during training use a validation set in place of the test set.
     pub(crate) fn has_validation(&self) -> bool {
         match &self.data {
             TrainingData::Images(set) => set.validation.is_some(),
@@ -363,12 +363,23 @@ impl Workload {
         settings: &TrainSettings,
         config: LoopConfig<'_>,
     ) -> Result<SparseWorker<'_>, TrainError> {
+        let LoopConfig { slot, plan, step_recorder, tracer, .. } = config;
+        let mut config = self.sparse_loop(settings, slot, plan, step_recorder)?;
+        config.step_recorder.trace = loop_trace(tracer, settings, &*config.model);
+        Ok(SparseWorker::new(config))
+    }
+
+    /// What the training loop of a slot of a sparse model starts with.
+    pub(crate) fn sparse_loop(
+        &self,
+        settings: &TrainSettings,
+        slot: usize,
+        plan: BatchPlan,
+        step_recorder: StepRecorder,
+    ) -> Result<SparseLoopConfig<'_>, TrainError> {
         let (rows, model) = self.sparse_parts()?;
-        let LoopConfig { slot, plan, mut step_recorder, tracer, .. } = config;
-        step_recorder.trace = loop_trace(tracer, settings, &*model);
-        let weights = BatchWeights::new(&settings.class_weights);
-        let worker = SparseWorker::new(slot, plan, rows, model, step_recorder, weights);
-        Ok(worker.with_seed(settings.seed))
+        let (weights, seed) = (BatchWeights::new(&settings.class_weights), settings.seed);
+        Ok(SparseLoopConfig { slot, plan, rows, model, step_recorder, weights, seed })
     }
 
     /// The rows and a model of a sparse workload.

@@ -59,8 +59,8 @@ pub trait Recorder {
         Ok(())
     }
 
-    /// Global steps between two calls of [`tensors`](Self::tensors); `None` for none. Asked once,
-    /// before the first step.
+    /// Global steps between two calls of [`tensors`](Self::tensors); `None` or 0 for none. The
+    /// answer must not change during a run.
     fn tensors_every(&self) -> Option<u64> {
         None
     }
@@ -81,8 +81,8 @@ pub trait Recorder {
     }
 
     /// The coordinator made a step: a recorder that shows progress calls `report` when it is time
-    /// to show it. Called after every step from which on there is a rate, so it must return within
-    /// nanoseconds otherwise.
+    /// to show it. Called after every step once a rate is known, a tenth of a second after the
+    /// first step, so it must return within nanoseconds when there is nothing to show.
     #[inline]
     fn progress(&mut self, _now: Instant, _report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
         Ok(())
@@ -242,6 +242,11 @@ pub enum TraceEvent<'a> {
 
 impl Recorder for () {}
 
+/// The interval at which a recorder wants tensors, if it wants them.
+fn wanted_tensors(recorder: &(impl Recorder + ?Sized)) -> Option<u64> {
+    recorder.tensors_every().filter(|&every| every > 0)
+}
+
 /// Implements [`Recorder`] for a type that dereferences to one.
 macro_rules! forward_recorder {
     ($pointer:ty) => {
@@ -343,7 +348,8 @@ impl<R: Recorder> Recorder for Option<R> {
     }
 }
 
-/// Records in both, the first one first. Both finish even if the first one fails.
+/// Records in both, the first one first. Both finish even if the first one fails. Only a recorder
+/// that asks for tensors gets them; if both do, the smaller interval counts for both.
 impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     fn start(&mut self, start: RunStart) -> io::Result<()> {
         self.0.start(start)?;
@@ -357,12 +363,18 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     }
 
     fn tensors_every(&self) -> Option<u64> {
-        self.0.tensors_every().or_else(|| self.1.tensors_every())
+        let both = [wanted_tensors(&self.0), wanted_tensors(&self.1)];
+        both.into_iter().flatten().min()
     }
 
     fn tensors(&mut self, record: &TensorRecord<'_>) -> io::Result<()> {
-        self.0.tensors(record)?;
-        self.1.tensors(record)
+        if wanted_tensors(&self.0).is_some() {
+            self.0.tensors(record)?;
+        }
+        if wanted_tensors(&self.1).is_some() {
+            self.1.tensors(record)?;
+        }
+        Ok(())
     }
 
     fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
@@ -397,50 +409,4 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::phases::Phase;
-
-    /// Counts the calls, and fails to finish if asked to.
-    #[derive(Default)]
-    struct CallCounter {
-        steps: u64,
-        finished: u64,
-        fails: bool,
-    }
-
-    impl Recorder for CallCounter {
-        fn step(&mut self, _record: &StepRecord<'_>) -> io::Result<()> {
-            self.steps += 1;
-            Ok(())
-        }
-
-        fn finish(&mut self, _success: bool) -> io::Result<()> {
-            self.finished += 1;
-            if self.fails { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
-        }
-    }
-
-    #[test]
-    fn both_recorders_of_a_pair_record_and_finish() {
-        let clock = PhaseClock::start(Phase::Input);
-        let mut first = CallCounter { fails: true, ..CallCounter::default() };
-        let mut second = Some(CallCounter::default());
-        let mut pair = (&mut first, Box::new(&mut second));
-        pair.step(&StepRecord::new(0, 0.5, &clock)).unwrap();
-        assert!(pair.finish(true).is_err(), "the error of the first is not lost");
-        let second = second.unwrap();
-        assert_eq!((first.steps, first.finished), (1, 1));
-        assert_eq!((second.steps, second.finished), (1, 1));
-    }
-
-    #[test]
-    fn a_recorder_can_be_absent() {
-        let clock = PhaseClock::start(Phase::Input);
-        let mut none: (Option<CallCounter>, ()) = (None, ());
-        none.start(RunStart::New).unwrap();
-        none.step(&StepRecord::new(0, 0.5, &clock)).unwrap();
-        none.finish(true).unwrap();
-        assert!(none.resources().is_none());
-    }
-}
+mod tests;

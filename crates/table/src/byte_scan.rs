@@ -5,7 +5,7 @@
 pub(crate) struct FoundByte {
     /// Where it is in the text.
     pub(crate) at: usize,
-    /// Whether it is something else than a delimiter: a newline or a quote.
+    /// Whether it is a newline or a quote, and not a delimiter.
     pub(crate) is_special: bool,
 }
 

@@ -9,11 +9,13 @@ use std::sync::LazyLock;
 use paceline_data::DataError;
 
 use crate::column::{CategoryCodes, ColumnRole, NumberScale};
+use crate::column_error::{missing_column, refused};
 use crate::encoded_row::EncodedRow;
 use crate::featurizer::Featurizer;
 use crate::field_fault::FieldFault;
 use crate::hash::{bucket, combine, hash_bytes};
 use crate::label::LabelReader;
+use crate::list_field::for_each_list_value;
 use crate::missing::{is_missing, trim};
 use crate::number;
 use crate::records::{RecordFields, Records};
@@ -131,7 +133,7 @@ impl RowEncoder {
             match places.get(&*column.name) {
                 Some(ColumnPlace::Repeated) if !is_unused || cross != NOT_CROSSED => {
                     let what = format!("two columns are named {:?}; rename one", column.name);
-                    return Err(DataError::SparseSpec { kind: "table", what });
+                    return Err(refused(what));
                 }
                 Some(ColumnPlace::Repeated) => {}
                 Some(&ColumnPlace::At(at)) => {
@@ -280,15 +282,9 @@ fn encode_list(
     row: &mut EncodedRow,
 ) {
     let before = row.keys.len();
-    let mut rest = field;
-    while !rest.is_empty() {
-        let end = memchr::memmem::find(rest, separator).unwrap_or(rest.len());
-        let value = trim(&rest[..end]);
-        if !value.is_empty() {
-            row.push(first + 1 + codes.code(value), 1.0);
-        }
-        rest = rest.get(end + separator.len()..).unwrap_or_default();
-    }
+    for_each_list_value(field, separator, |value| {
+        row.push(first + 1 + codes.code(value), 1.0);
+    });
     if row.keys.len() == before {
         row.push(first, 1.0);
     }
@@ -391,22 +387,6 @@ fn column_places(names: &[String]) -> HashMap<&str, ColumnPlace> {
         }
     }
     places
-}
-
-/// The error for a file that lacks a column.
-pub(crate) fn missing_column(name: &str, names: &[String]) -> DataError {
-    let likeness = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
-    let nearest = names.iter().map(|other| (likeness(other), other));
-    let nearest = nearest.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    let hint = match nearest.filter(|(likeness, _)| *likeness > 0.5) {
-        Some((_, other)) => format!("; did you mean {other:?}?"),
-        None => {
-            let shown: Vec<_> = names.iter().take(20).map(|name| format!("{name:?}")).collect();
-            let more = if names.len() > 20 { ", …" } else { "" };
-            format!("; there are {}{more}", shown.join(", "))
-        }
-    };
-    DataError::SparseSpec { kind: "table", what: format!("there is no column {name:?}{hint}") }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ const SHOWN: usize = 40;
 /// What is wrong with a row. Indices of fields count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldFault {
-    /// The row has another number of fields than the table has columns.
+    /// The row does not have a field for each column of the table.
     Count {
         /// Fields of the row.
         found: usize,

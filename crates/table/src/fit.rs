@@ -7,11 +7,13 @@ use paceline_data::{DataError, OnBad};
 use crate::column::{
     CategoryCodes, CodeChoice, Column, ColumnChoice, ColumnRole, NumberScale, ScaleChoice,
 };
+use crate::column_error::refused;
 use crate::encoder::signed_log;
 use crate::field_fault::FieldFault;
 use crate::hash::hash_bytes;
 use crate::infer::PlannedColumn;
 use crate::label::{MOST_CLASSES, sorted_classes};
+use crate::list_field::for_each_list_value;
 use crate::missing::{is_missing, trim};
 use crate::number;
 use crate::records::{RecordFields, Records};
@@ -172,7 +174,7 @@ fn learnt_scale(choice: ScaleChoice, stats: &mut ColumnStats) -> NumberScale {
     }
 }
 
-/// The most frequent values, in the order of the alphabet.
+/// The most frequent values, in alphabetical order.
 fn learnt_codes(
     name: &str,
     choice: CodeChoice,
@@ -230,10 +232,6 @@ fn learnt_classes(name: &str, stats: &ColumnStats) -> Result<Vec<String>, DataEr
              {MOST_CLASSES} classes; models for numbers are not supported"
         ))),
     }
-}
-
-fn refused(what: String) -> DataError {
-    DataError::SparseSpec { kind: "table", what }
 }
 
 /// Collects the statistics of blocks.
@@ -379,14 +377,8 @@ impl FitWork<'_> {
 fn add_list(field: &[u8], separator: char, stats: &mut ColumnStats, present: &mut u64) {
     let mut bytes = [0; 4];
     let separator = separator.encode_utf8(&mut bytes).as_bytes();
-    let mut rest = field;
-    while !rest.is_empty() {
-        let end = memchr::memmem::find(rest, separator).unwrap_or(rest.len());
-        let value = trim(&rest[..end]);
-        if !value.is_empty() {
-            stats.add_value(value);
-            *present += 1;
-        }
-        rest = rest.get(end + separator.len()..).unwrap_or_default();
-    }
+    for_each_list_value(field, separator, |value| {
+        stats.add_value(value);
+        *present += 1;
+    });
 }

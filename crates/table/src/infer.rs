@@ -3,6 +3,7 @@
 use paceline_data::DataError;
 
 use crate::column::{CodeChoice, ColumnChoice, ColumnSpec, ScaleChoice};
+use crate::column_error::{missing_column, refused};
 use crate::column_names::is_unnamed;
 use crate::label::MOST_CLASSES;
 use crate::sample::{ColumnSample, MOST_DISTINCT, TableSample};
@@ -69,7 +70,7 @@ impl ColumnPlanner<'_> {
                 Err(_) => {}
             },
             1 => {}
-            _ => return Err(refused("two columns are declared as the label".into())),
+            _ => return Err(refused("two columns are declared as the label")),
         }
         for (place, column) in planned.iter_mut().enumerate() {
             if let ColumnChoice::Label { classes } = &mut column.choice
@@ -87,7 +88,7 @@ impl ColumnPlanner<'_> {
         let numbered = || column.parse::<usize>().ok()?.checked_sub(1);
         named
             .or_else(|| numbered().filter(|&place| place < self.names.len()))
-            .ok_or_else(|| crate::encoder::missing_column(column, self.names))
+            .ok_or_else(|| missing_column(column, self.names))
     }
 
     fn column(&self, place: usize, declared: Option<&ColumnChoice>) -> PlannedColumn {
@@ -230,10 +231,6 @@ fn infer(name: &str, sample: &ColumnSample) -> (ColumnChoice, String) {
         few => format!("{few} different values"),
     };
     (ColumnChoice::Category(CodeChoice::default()), why)
-}
-
-fn refused(what: String) -> DataError {
-    DataError::SparseSpec { kind: "table", what }
 }
 
 #[cfg(test)]

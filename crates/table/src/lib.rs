@@ -37,6 +37,7 @@
 mod blocks;
 mod byte_scan;
 mod column;
+mod column_error;
 mod column_names;
 mod describe;
 mod encoded_row;
@@ -48,6 +49,7 @@ mod format_choice;
 mod hash;
 mod infer;
 mod label;
+mod list_field;
 mod match_features;
 mod missing;
 mod number;

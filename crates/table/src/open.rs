@@ -101,7 +101,7 @@ impl TableSpec {
         }
     }
 
-    /// What the featuriser depends on beside the files, a line for each setting.
+    /// What the featuriser depends on besides the files, a line for each setting.
     fn options(&self) -> String {
         let mut text = format!("format {:?}\nbits {}\n", self.format, self.bits);
         for ColumnSpec { column, choice } in &self.columns {
@@ -317,10 +317,10 @@ pub(crate) fn plan_table(
         let before = &table.first_text()[..sample.first_uneven];
         let line = 1 + usize::from(format.header) + memchr_iter(b'\n', before).count();
         let rows = sample.uneven + sample.rows;
-        let have = if sample.uneven == 1 { "has" } else { "have" };
+        let have = if sample.uneven == 1 { "does not have" } else { "do not have" };
         format!(
-            "{} of the first {rows} rows {have} another number of fields than {}, the first in \
-             line {line}: training ends there, unless data.on_bad = \"skip\"",
+            "{} of the first {rows} rows {have} {} fields, the first in line {line}: training ends \
+             there, unless data.on_bad = \"skip\"",
             sample.uneven,
             names.len()
         )

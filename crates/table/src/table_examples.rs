@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use paceline_data::sparse::{MAX_DENSE_FEATURES, StoredRow};
 use paceline_data::{DataError, Examples, SparseRows, TrainTest};
 
+use crate::column_error::refused;
 use crate::open::OpenTable;
 
 thread_local! {
@@ -36,7 +37,7 @@ impl OpenTable {
                  {MAX_DENSE_FEATURES}; the widest is {widest:?} with {width}: give it fewer bits \
                  or a greater min_count, or set model.kind = \"logistic\""
             );
-            return Err(DataError::SparseSpec { kind: "table", what });
+            return Err(refused(what));
         }
         let classes = self.featurizer.classes().len();
         Ok(self.rows.map(|rows| TableExamples { rows, classes }))

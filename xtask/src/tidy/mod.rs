@@ -5,6 +5,8 @@
 
 mod crate_docs;
 mod crate_sizes;
+mod entry_points;
+mod environment;
 mod functions;
 mod line_length;
 mod packages;
@@ -31,6 +33,8 @@ const CHECKS: &[TidyCheck] = &[
     TidyCheck { name: "sizes", run: crate_sizes::check },
     TidyCheck { name: "docs", run: crate_docs::check },
     TidyCheck { name: "packages", run: packages::check },
+    TidyCheck { name: "environment", run: environment::check },
+    TidyCheck { name: "entry-points", run: entry_points::check },
 ];
 
 /// Runs the checks of these names, or all of them if there are none.

@@ -74,9 +74,7 @@ pub use limits::{
 };
 pub use line_parser::{LineParser, ParsedRow};
 pub use number::{float as parse_float, put_decimal};
-pub use open::{
-    is_row_cache, open_row_cache, open_rows, open_sparse, row_cache_dir, row_cache_path,
-};
+pub use open::{open_row_cache, open_rows, open_sparse, row_cache_dir, row_cache_path};
 pub use paceline_generate::{
     CLICK_FIELDS, ClickBounds, ClickRow, Clicks, FIRST_TEST_ROW, MIN_FEATURES,
 };

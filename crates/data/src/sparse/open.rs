@@ -90,11 +90,6 @@ fn open_request(
     request.split(store)
 }
 
-/// Whether a file is a cache of rows.
-pub fn is_row_cache(path: &Path) -> bool {
-    cache::has_magic(path)
-}
-
 /// Opens a cache of rows by itself, whatever it was built from: the rows of the training set, then
 /// those of the test set.
 ///

@@ -56,9 +56,9 @@ struct CopyProgress {
 }
 
 impl Copier {
-    /// Copies the checkpoints in `checkpoints`, of which the newest `keep` are kept, and with each
-    /// of them those of `files` that have changed, by their names. `note` takes messages for the
-    /// log.
+    /// Copies the checkpoints in `checkpoints` and keeps the newest `keep` copies. With each
+    /// checkpoint it copies the `files`, by their names, that have changed. `note` takes messages
+    /// for the log.
     ///
     /// # Errors
     /// If the system refuses a thread.

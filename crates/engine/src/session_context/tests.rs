@@ -42,6 +42,16 @@ impl TaskContext for CountedContext {
         self.count("stop_signal");
         Some(2)
     }
+
+    fn is_run_ending(&self) -> bool {
+        self.count("is_run_ending");
+        true
+    }
+
+    fn separate_run(&self) -> Option<String> {
+        self.count("separate_run");
+        Some("another disk".into())
+    }
 }
 
 #[test]
@@ -57,6 +67,16 @@ fn a_session_passes_every_question_on_to_the_context() {
     context.reopen_run().unwrap();
     context.waiting(None);
     context.working(LongWork::Test { done: 1, total: 2 });
-    let calls = ["is_run_over", "should_leave", "stop_signal", "reopen_run", "waiting", "working"];
+    assert!(context.is_run_ending() && context.separate_run().is_some());
+    let calls = [
+        "is_run_over",
+        "should_leave",
+        "stop_signal",
+        "reopen_run",
+        "waiting",
+        "working",
+        "is_run_ending",
+        "separate_run",
+    ];
     assert_eq!(*lock(&counted.calls), calls);
 }

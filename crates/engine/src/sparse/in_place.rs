@@ -8,16 +8,14 @@
 
 use paceline_data::{BatchPlan, BatchWeights, SparseBuffer, SparseRows};
 use paceline_model::{KeysAhead, Layout, Row, RowDescent, SparseModel, StepEvent};
-use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
+use super::loop_config::SparseLoopConfig;
 use super::table_link::TableLink;
-use crate::coordinator::Coordinator;
+use super::table_loop::TableWorker;
 use crate::error::TrainError;
-use crate::link::Link;
 use crate::loop_trace::record_event;
-use crate::step_recorder::{StepMade, StepRecorder, WorkDone};
-use crate::trainer::Trainer;
+use crate::step_recorder::{StepMade, StepRecorder};
 
 /// How many rows ahead parameters are prefetched.
 const AHEAD: usize = 8;
@@ -39,15 +37,9 @@ pub(crate) struct InPlaceWorker<'a> {
 }
 
 impl<'a> InPlaceWorker<'a> {
-    /// A worker for a slot of a plan over `rows`.
-    pub(crate) fn new(
-        slot: usize,
-        plan: BatchPlan,
-        rows: &'a SparseRows,
-        model: Box<dyn SparseModel>,
-        step_recorder: StepRecorder,
-        weights: BatchWeights,
-    ) -> Self {
+    /// A worker that starts with this.
+    pub(crate) fn new(config: SparseLoopConfig<'a>) -> Self {
+        let SparseLoopConfig { slot, plan, rows, model, step_recorder, weights, .. } = config;
         let descent = RowDescent::new(model.max_block());
         let (batch, next, places) = Default::default();
         Self { slot, plan, rows, model, step_recorder, weights, descent, batch, next, places }
@@ -58,16 +50,6 @@ impl<'a> InPlaceWorker<'a> {
         self.plan.batch(step, self.slot, &mut self.places);
         self.rows.locate_all(&mut self.places);
         self.next.begin(self.rows, &self.places);
-    }
-
-    /// Moves to the batch of `step` and begins to read the one after it. Returns the batch's number
-    /// of rows.
-    fn begin_step(&mut self, step: u64) -> usize {
-        self.step_recorder.clock.stay_in(Phase::Input);
-        while self.next.read_next(self.rows) {}
-        std::mem::swap(&mut self.batch, &mut self.next);
-        self.begin_next(step + 1);
-        self.batch.len()
     }
 
     /// Records the parameters that a batch touches. Their gradient is never a whole here.
@@ -145,51 +127,37 @@ fn rows_of<'a>(
     })
 }
 
-impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
-    fn run(
-        &mut self,
-        link: &mut TableLink<'_>,
-        mut coordinator: Option<&mut Coordinator<'_>>,
-    ) -> Result<LinkOutcome<WorkDone>, TrainError> {
-        // A run that continues may find that it has ended.
-        if link.is_stopping() {
-            return Ok(Done(self.step_recorder.work));
-        }
-        self.begin_next(link.next_step());
-        loop {
-            let plan_step = link.next_step();
-            let examples = self.begin_step(plan_step);
-            if examples == 0 {
-                return Ok(Done(self.step_recorder.work.at_end_of_plan()));
-            }
-            self.step_recorder.begin_step(plan_step)?;
-            let step = link.global_step();
-            if self.step_recorder.wants_tensors(step) {
-                self.record_touched(step, link)?;
-            }
-            let loss = self.gradient(link);
-            let now = self.step_recorder.clock.enter(Phase::Push);
-            let rows = rows_of(&self.batch, &self.weights);
-            self.descent.update(link.table(), link.begin_update(), rows);
-            link.end_update(&mut self.step_recorder.clock);
-
-            self.step_recorder.work.steps += 1;
-            self.step_recorder.work.examples += examples as u64;
-            self.step_recorder.work.touched.add(self.batch.keys.len(), self.batch.keys.len());
-            let made = StepMade { step, loss, now };
-            let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
-            let Done(()) = recorded else { return Ok(Rewound) };
-            if link.is_stopping() {
-                return Ok(Done(self.step_recorder.work));
-            }
-        }
+impl<'t> TableWorker<'t> for InPlaceWorker<'_> {
+    fn begin(&mut self, step: u64, _link: &TableLink<'t>) {
+        self.begin_next(step);
     }
 
-    fn step_recorder(&mut self) -> &mut StepRecorder {
+    fn next_batch(&mut self, step: u64, _link: &TableLink<'t>) -> usize {
+        self.step_recorder.clock.stay_in(Phase::Input);
+        while self.next.read_next(self.rows) {}
+        std::mem::swap(&mut self.batch, &mut self.next);
+        self.begin_next(step + 1);
+        self.batch.len()
+    }
+
+    fn make_step(&mut self, step: u64, link: &mut TableLink<'t>) -> Result<StepMade, TrainError> {
+        if self.step_recorder.wants_tensors(step) {
+            self.record_touched(step, link)?;
+        }
+        let loss = self.gradient(link);
+        let now = self.step_recorder.clock.enter(Phase::Push);
+        let rows = rows_of(&self.batch, &self.weights);
+        self.descent.update(link.table(), link.begin_update(), rows);
+        link.end_update(&mut self.step_recorder.clock);
+        self.step_recorder.work.touched.add(self.batch.keys.len(), self.batch.keys.len());
+        Ok(StepMade { step, examples: self.batch.len(), loss, now })
+    }
+
+    fn recording(&mut self) -> &mut StepRecorder {
         &mut self.step_recorder
     }
 
-    fn layout(&self) -> &Layout {
+    fn model_layout(&self) -> &Layout {
         self.model.layout()
     }
 }

@@ -11,17 +11,16 @@ use paceline_model::{
     Batch, BlockColumns, Compactor, EntryTable, Layout, OutputMode, RowLayout, Rows, SparseModel,
     StepEvent,
 };
-use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
+use super::loop_config::SparseLoopConfig;
 use super::new_table::check_room;
 use super::table_link::TableLink;
-use crate::coordinator::Coordinator;
+use super::table_loop::TableWorker;
 use crate::error::TrainError;
-use crate::link::{Link, SparseLink};
+use crate::link::SparseLink;
 use crate::loop_trace::record_event;
-use crate::step_recorder::{StepMade, StepRecorder, WorkDone};
-use crate::trainer::Trainer;
+use crate::step_recorder::{StepMade, StepRecorder};
 
 /// A worker that updates entries row by row where it can.
 pub(crate) struct RowByRowWorker<'a> {
@@ -57,15 +56,9 @@ pub(crate) fn is_row_by_row(model: &dyn SparseModel) -> bool {
 }
 
 impl<'a> RowByRowWorker<'a> {
-    /// A worker for a slot of a plan over `rows`.
-    pub(crate) fn new(
-        slot: usize,
-        plan: BatchPlan,
-        rows: &'a SparseRows,
-        model: Box<dyn SparseModel>,
-        step_recorder: StepRecorder,
-        weights: BatchWeights,
-    ) -> Self {
+    /// A worker that starts with this.
+    pub(crate) fn new(config: SparseLoopConfig<'a>) -> Self {
+        let SparseLoopConfig { slot, plan, rows, model, step_recorder, weights, .. } = config;
         let (batch, next, layout, indices, values, grad, columns) = Default::default();
         Self {
             slot,
@@ -149,62 +142,45 @@ fn one_row<'b>(
     batch.with_fields(&rows.fields).weighted(weights.of(labels, own))
 }
 
-impl Trainer<TableLink<'_>> for RowByRowWorker<'_> {
-    fn run(
-        &mut self,
-        link: &mut TableLink<'_>,
-        mut coordinator: Option<&mut Coordinator<'_>>,
-    ) -> Result<LinkOutcome<WorkDone>, TrainError> {
-        // A run that continues may find that it has ended.
-        if link.is_stopping() {
-            return Ok(Done(self.step_recorder.work));
-        }
-        self.prepare_next(link.next_step(), link);
-        loop {
-            let plan_step = link.next_step();
-            std::mem::swap(&mut self.batch, &mut self.next);
-            self.prepare_next(plan_step + 1, link);
-            let examples = self.batch.rows.len();
-            if examples == 0 {
-                return Ok(Done(self.step_recorder.work.at_end_of_plan()));
-            }
-            self.step_recorder.begin_step(plan_step)?;
-            let step = link.global_step();
-            let is_recorded = self.step_recorder.wants_tensors(step);
-            self.read_shared(link, is_recorded);
-            let update = link.begin_update();
-            let Some(table) = link.params().as_entries() else {
-                unreachable!("a key has several parameters")
-            };
-            let loss = self.compute(update, table);
-            self.step_recorder.divergence.check_finite(step, loss)?;
-            if is_recorded {
-                self.step_recorder.record_touched(step, &self.values, Some(&self.grad))?;
-            }
-            let now = self.step_recorder.clock.enter(Phase::Push);
-            let own = self.layout.most_own * self.model.layout().width();
-            link.params().update(update, &self.layout.shared, &self.grad[own..]);
-            check_room(link.params())?;
-            link.end_update(&mut self.step_recorder.clock);
-
-            let keys = self.batch.compactor.keys().len();
-            let work = &mut self.step_recorder.work;
-            work.touched.add(keys, keys * self.model.layout().width());
-            (work.steps, work.examples) = (work.steps + 1, work.examples + examples as u64);
-            let made = StepMade { step, loss, now };
-            let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
-            let Done(()) = recorded else { return Ok(Rewound) };
-            if link.is_stopping() {
-                return Ok(Done(self.step_recorder.work));
-            }
-        }
+impl<'t> TableWorker<'t> for RowByRowWorker<'_> {
+    fn begin(&mut self, step: u64, link: &TableLink<'t>) {
+        self.prepare_next(step, link);
     }
 
-    fn step_recorder(&mut self) -> &mut StepRecorder {
+    fn next_batch(&mut self, step: u64, link: &TableLink<'t>) -> usize {
+        std::mem::swap(&mut self.batch, &mut self.next);
+        self.prepare_next(step + 1, link);
+        self.batch.rows.len()
+    }
+
+    fn make_step(&mut self, step: u64, link: &mut TableLink<'t>) -> Result<StepMade, TrainError> {
+        let is_recorded = self.step_recorder.wants_tensors(step);
+        self.read_shared(link, is_recorded);
+        let update = link.begin_update();
+        let Some(table) = link.params().as_entries() else {
+            unreachable!("a key has several parameters")
+        };
+        let loss = self.compute(update, table);
+        self.step_recorder.divergence.check_finite(step, loss)?;
+        if is_recorded {
+            self.step_recorder.record_touched(step, &self.values, Some(&self.grad))?;
+        }
+        let now = self.step_recorder.clock.enter(Phase::Push);
+        let width = self.model.layout().width();
+        let own = self.layout.most_own * width;
+        link.params().update(update, &self.layout.shared, &self.grad[own..]);
+        check_room(link.params())?;
+        link.end_update(&mut self.step_recorder.clock);
+        let keys = self.batch.compactor.keys().len();
+        self.step_recorder.work.touched.add(keys, keys * width);
+        Ok(StepMade { step, examples: self.batch.rows.len(), loss, now })
+    }
+
+    fn recording(&mut self) -> &mut StepRecorder {
         &mut self.step_recorder
     }
 
-    fn layout(&self) -> &Layout {
+    fn model_layout(&self) -> &Layout {
         self.model.layout()
     }
 }

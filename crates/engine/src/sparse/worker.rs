@@ -11,6 +11,7 @@ use paceline_model::{Batch, Compactor, Layout, Rows, SparseModel};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
+use super::loop_config::SparseLoopConfig;
 use crate::coordinator::Coordinator;
 use crate::error::TrainError;
 use crate::gradient::{BlockSource, batch_gradient};
@@ -75,23 +76,11 @@ impl BlockSource for PreparedBatch {
 }
 
 impl<'a> SparseWorker<'a> {
-    /// A worker for a slot of a plan over `rows`.
-    pub(crate) fn new(
-        slot: usize,
-        plan: BatchPlan,
-        rows: &'a SparseRows,
-        model: Box<dyn SparseModel>,
-        step_recorder: StepRecorder,
-        weights: BatchWeights,
-    ) -> Self {
-        let (draw, queue, indices, grad) = Default::default();
+    /// A worker that starts with this.
+    pub(crate) fn new(config: SparseLoopConfig<'a>) -> Self {
+        let SparseLoopConfig { slot, plan, rows, model, step_recorder, weights, seed } = config;
+        let (draw, (queue, indices, grad)) = (mix(seed), Default::default());
         Self { slot, plan, draw, rows, model, step_recorder, queue, weights, indices, grad }
-    }
-
-    /// Draws the model's random choices from `seed`.
-    #[must_use]
-    pub(crate) fn with_seed(self, seed: u64) -> Self {
-        Self { draw: mix(seed), ..self }
     }
 
     /// Reads the batch of `step` into a place of the queue.
@@ -188,10 +177,7 @@ impl<L: SparseLink> Trainer<L> for SparseWorker<'_> {
             let now = self.step_recorder.clock.enter(Phase::Push);
             self.step_recorder.work.touched.add(self.queue[0].keys().len(), self.grad.len());
             let Done(()) = self.push(link)? else { return Ok(Rewound) };
-
-            self.step_recorder.work.steps += 1;
-            self.step_recorder.work.examples += examples as u64;
-            let made = StepMade { step, loss, now };
+            let made = StepMade { step, examples, loss, now };
             let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
             let Done(()) = recorded else { return Ok(Rewound) };
             if link.is_stopping() || link.is_recalled() {
