@@ -90,8 +90,8 @@ fn tests() -> Command {
     tests_of(&["--lib", "--bins", "--tests"])
 }
 
-/// The tests in these targets of all packages: with fewer packages, cargo would compile some of them
-/// again with other features.
+/// The tests in these targets of all packages: with fewer packages, cargo would compile some of
+/// them again with other features.
 fn tests_of(targets: &[&str]) -> Command {
     let mut tests = cargo(&["test", "--profile", "ci", "--workspace", "--locked"]);
     tests.args(targets);
