@@ -27,14 +27,13 @@ pub(crate) fn check_interrupted(sandbox: &Sandbox, mode: &str, code: Option<i32>
     assert_eq!(again["test_loss"], summary["test_loss"], "{mode}");
 }
 
+/// A mode, the signal that its tasks get, and the code that the run ends with.
+const SIGNALS: [(&str, &str, i32); 4] =
+    [("async", "INT", 130), ("sync", "INT", 130), ("bounded", "INT", 130), ("sync", "TERM", 143)];
+
 #[test]
 fn a_signal_to_the_launcher_ends_the_run_cleanly() {
-    for (mode, name, code) in [
-        ("async", "INT", 130),
-        ("sync", "INT", 130),
-        ("bounded", "INT", 130),
-        ("sync", "TERM", 143),
-    ] {
+    for (mode, name, code) in SIGNALS {
         let sandbox = Sandbox::new();
         let launched = sandbox.launch_five_tasks(mode, &[ENDLESS]);
         launched.signal(name);
@@ -48,12 +47,7 @@ fn a_signal_to_the_launcher_ends_the_run_cleanly() {
 #[test]
 fn a_signal_to_all_tasks_at_once_ends_the_run_cleanly() {
     // As a terminal sends Ctrl-C, and a service manager SIGTERM.
-    for (mode, name, code) in [
-        ("async", "INT", 130),
-        ("sync", "INT", 130),
-        ("bounded", "INT", 130),
-        ("sync", "TERM", 143),
-    ] {
+    for (mode, name, code) in SIGNALS {
         let sandbox = Sandbox::new();
         let settings = ["cluster.workers=3", "cluster.servers=2", ENDLESS];
         let mut command = sandbox.cluster("run", mode, &settings);

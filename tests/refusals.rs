@@ -32,7 +32,7 @@ fn a_worker_with_another_job_than_a_server_ends_at_once_and_both_name_the_key() 
     run.wait_for_log("ps:0", "refused worker:1 at 127.0.0.1:");
     run.wait_for_log("ps:0", &format!(": {key}) ("));
     run.wait_for_log("ps:0", "waiting for worker:0, worker:1 (refused at 127.0.0.1:");
-    // The second server has another job than the first and this worker.
+    // The second server's job is not that of the first and of this worker.
     run.wait_for_log("ps:1", "waiting for worker:0, worker:1 (");
     let started = Instant::now();
     let key = "train.optimizer.rate is 0.5 at ps:1 and 0.15 at worker:0";

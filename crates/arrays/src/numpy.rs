@@ -244,8 +244,8 @@ impl PlaneOrder {
             }),
             _ => {
                 let what = format!(
-                    "an array of the shape {:?}; inputs have two to four dimensions, of which the \
-                     first numbers the examples",
+                    "an array of the shape {:?}; inputs have two to four dimensions, and the first \
+                     one counts the examples",
                     inputs.shape
                 );
                 Err(fault(&inputs.name, what))

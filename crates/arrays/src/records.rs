@@ -87,7 +87,7 @@ pub fn open_records(
     check_test_labels(&test.labels, train.classes, test_path)?;
     test.classes = train.classes;
     if test.form != train.form {
-        let what = format!("inputs of another form than those of {origin}");
+        let what = format!("its inputs differ in form from those of {origin}");
         return Err(fault(test_path, what));
     }
     let train = RecordExamples { random_crops: true, ..train };
@@ -119,7 +119,7 @@ impl RecordExamples {
         })
     }
 
-    /// Records that a model predicts from, of which some may be bad.
+    /// Records that a model predicts from. Some may be bad.
     pub(crate) fn for_model(
         records: IndexedRecords,
         labels: Vec<u32>,

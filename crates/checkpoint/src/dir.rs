@@ -168,8 +168,8 @@ impl CheckpointDir {
         shards.into_iter().chain(piece.map(|piece| piece.shard)).map(|shard| shard.file).collect()
     }
 
-    /// A name for a shard's file that neither a complete checkpoint of this step nor the shard's
-    /// own piece of one uses: existing files stay whole until the new checkpoint is complete.
+    /// A free name for a shard's file: neither a complete checkpoint of this step nor the shard's
+    /// own piece of one uses it, so existing files stay whole until the new checkpoint is complete.
     pub(crate) fn free_name(&self, step: u64, index: usize, base: &str) -> String {
         let taken = self.files(step, index);
         let name = |n: u32| match n {

@@ -11,7 +11,7 @@ use crate::error::CheckpointError;
 use crate::resume_point::ResumePoint;
 use crate::step_layout::StepLayout;
 
-/// What is to be resumed, and how it continues.
+/// What a run resumes with, and how it continues.
 pub struct ResumeRequest<'a> {
     /// The step layout of the run that continues.
     pub steps: StepLayout,

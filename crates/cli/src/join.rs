@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use paceline_engine::checkpoint::PlanOrigin;
 use paceline_engine::{
-    EnrolledWorker, Mode, TaskContext, TaskPlace, TrainingTask, WorkerEntry, run_worker,
+    EnrolledWorker, Mode, NoteLevel, TaskContext, TaskPlace, TrainingTask, WorkerEntry, run_worker,
 };
 use paceline_exchange::{CONTROL_BYTES, MAX_WORKERS};
 use paceline_net::{Credentials, LinkError, request_join_info};
@@ -273,7 +273,6 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     if matches!(plan.cluster.mode, Mode::Single | Mode::Mirrored) || info.servers.is_empty() {
         return Err(wrong("it has no servers, so no worker can join it".into()));
     }
-    let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
     let workload = build_workload(&plan, data);
     let settings = plan.settings(job.run_identity(&info.terms), test_hooks::from_env());
@@ -343,7 +342,7 @@ fn named_context(
     let run = RunDir::rejoin(run.path(), &identity.name)?;
     let context = ProgramContext::new(plan, identity, &run, stop, activity)?;
     let text = format!("has joined {}, with its folder in {}", plan.name, run.path().display());
-    context.note(paceline_engine::NoteLevel::Warning, &text);
+    context.note(NoteLevel::Warning, &text);
     Ok(context)
 }
 
@@ -355,7 +354,7 @@ struct EnrollingContext {
 }
 
 impl TaskContext for EnrollingContext {
-    fn note(&self, _level: paceline_engine::NoteLevel, text: &str) {
+    fn note(&self, _level: NoteLevel, text: &str) {
         write_line(text);
     }
 

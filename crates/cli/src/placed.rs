@@ -254,8 +254,8 @@ pub(crate) fn start_of_one_task(
 /// The result of a run that was finished before.
 pub(crate) fn show_finished(options: &TrainOptions, dir: &Path) -> Result<FinishedRun, Failure> {
     options.say(&format!(
-        "the run in {} is finished and is not trained again; to train anew, name another \
-         directory with --run-dir",
+        "the run in {} is finished and is not trained again; to train from the start, name \
+         another directory with --run-dir",
         dir.display()
     ));
     let summary = read_summary(&RunDir::prepare(dir)?)?;

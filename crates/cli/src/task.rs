@@ -68,9 +68,7 @@ impl TaskStart {
         let is_not_restarted = std::env::var_os(NOT_RESTARTED_VARIABLE).is_some();
         Ok(Self { cluster, token, listener: None, activity, is_not_restarted, losses: None })
     }
-}
 
-impl TaskStart {
     /// What the task shows to others.
     fn credentials(
         &self,

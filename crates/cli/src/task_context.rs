@@ -42,7 +42,7 @@ pub(crate) struct TaskIdentity {
     pub(crate) peers: Vec<String>,
     /// The peers without this task.
     pub(crate) others: Vec<String>,
-    /// Whether the task joined the run later: its metrics may then lack a free port.
+    /// Whether the task joined the run later: the port of its metrics may then be taken.
     pub(crate) joined_later: bool,
     /// The task that leads the run, if it is another one.
     pub(crate) coordinator: Option<String>,
@@ -199,7 +199,7 @@ impl ProgramContext {
         Ok(metrics)
     }
 
-    /// The event log; none if the disk is full, which is said.
+    /// The event log; `None` if the disk is full, with a warning.
     fn event_log(&self) -> Result<Option<EventLog>, Failure> {
         let TaskIdentity { name, peers, others, .. } = self.identity.clone();
         let config = EventLogConfig {
@@ -236,9 +236,7 @@ impl ProgramContext {
         let events = ServerEventLog::create(&self.run.task(&name), config)?;
         Ok(ServerRecorders::new(events, self.metrics(peers)?))
     }
-}
 
-impl ProgramContext {
     /// Writes a model's parameters, and shows how far that has come. Returns the file's digest.
     fn write_model(
         &self,

@@ -1,4 +1,4 @@
-//! The recorders of a task beside its event log: its metrics and its progress.
+//! The recorders of a task besides its event log: its metrics and its progress.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -121,7 +121,7 @@ fn check_placement(
     Ok(())
 }
 
-/// Whether the cluster has nothing beside workers, as far as this task can tell.
+/// Whether the cluster has nothing but workers, as far as this task can tell.
 fn is_one_worker(cluster: &Cluster) -> bool {
     cluster.count(Role::Ps) == 0 && cluster.task.role != Role::Evaluator
 }

@@ -58,7 +58,7 @@ pub(crate) fn model_source(plan: &Plan, shape: DataShape) -> ModelSource {
     }
 }
 
-/// Logistic regression on rows of which this share of the negatives is trained on.
+/// Logistic regression that trains on this share of the negative rows.
 fn logistic(shape: DataShape, negatives: f64) -> Logistic {
     Logistic::new(shape.inputs()).sampled_negatives(negatives)
 }

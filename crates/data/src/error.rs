@@ -205,7 +205,7 @@ pub enum DataError {
         waited_s: u64,
     },
 
-    /// A file is of another kind than the job says.
+    /// A file is not of the kind that the job says.
     #[error(
         "{}: data.kind is {kind:?}, but {}", path.display(),
         found.advice().unwrap_or_else(|| format!("this is {}", found.describe()))

@@ -4,7 +4,7 @@
 //! takes the batches in order. There are `ahead + 1` buffers, allocated once and reused, so memory
 //! is bounded however much slower one side is: without a free buffer, no thread reads. The batches
 //! are a function of the plan alone. A failure is delivered at the step it belongs to. A worker
-//! that asks for another step than the next, for example after a recovery, gets that step and the
+//! that asks for a step other than the next, for example after a recovery, gets that step and the
 //! ones after it.
 //!
 //! One lock guards the short list of steps and buffers; no thread holds it while it builds a batch.

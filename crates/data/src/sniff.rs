@@ -27,7 +27,7 @@ pub fn sniff_file(path: &Path) -> Result<FileKind, DataError> {
     }
 }
 
-/// Checks that a file is not of another kind than `expected`. `kind` is the value of `data.kind`,
+/// Checks that a file is not of a kind other than `expected`. `kind` is the value of `data.kind`,
 /// for the error. A kind of text is only a guess, so text passes as any other kind of text.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ pub enum NoteLevel {
     Warning,
 }
 
-/// Work beside the steps that may take long, and how far it has come.
+/// Work between the steps that may take long, and how far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongWork {
     /// Tests the parameters.
@@ -77,7 +77,7 @@ pub trait TaskContext: Send + Sync + 'static {
     /// text replaces an earlier one; `None` says that the wait is over.
     fn waiting(&self, _text: Option<&str>) {}
 
-    /// How far some work beside the steps has come; called many times. At its end, `done` is
+    /// How far some work between the steps has come; called many times. At its end, `done` is
     /// `total`.
     fn working(&self, _work: LongWork) {}
 

@@ -19,7 +19,7 @@ pub trait Evaluator: Send {
     fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError>;
 }
 
-/// The score of a test of `tested` examples, of which the model must have counted some.
+/// The score of a test of `tested` examples. The model must have counted at least one of them.
 pub(crate) fn counted(tally: &Tally, tested: usize) -> Result<Score, TrainError> {
     if tally.examples > 0 || tested == 0 {
         return Ok(tally.score());

@@ -49,7 +49,7 @@ pub(crate) struct RunFacts<'a> {
     pub(crate) train_loss: f64,
     /// The best test, if its parameters are kept.
     pub(crate) best: Option<BestTest>,
-    /// The last test during training, if it used other examples than the test set.
+    /// The last test during training, if it did not use the examples of the test set.
     pub(crate) validation: Option<StepScore>,
     /// The test of the last parameters on the test set, unless there was none.
     pub(crate) test: Option<StepScore>,

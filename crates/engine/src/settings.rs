@@ -9,7 +9,7 @@ use paceline_model::{EntryPolicy, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BestSettings, ModeKind, examples_per_step};
 
-/// The settings of a run. All tasks of a run have equal ones.
+/// The settings of a run, which are equal in all its tasks.
 #[derive(Clone, Debug)]
 pub struct TrainSettings {
     /// Every random choice is drawn from this.
@@ -229,7 +229,7 @@ impl CheckpointSettings {
         Self { every_steps: Some(steps), every_seconds: None, keep: 3 }
     }
 
-    /// The first step after `step` of which a checkpoint is due; `u64::MAX` if steps do not count.
+    /// The first step after `step` at which a checkpoint is due; `u64::MAX` if steps do not count.
     pub(crate) fn next_step(&self, step: u64) -> u64 {
         let next = |every: u64| (step / every).saturating_add(1).saturating_mul(every);
         self.every_steps.map_or(u64::MAX, next)

@@ -89,8 +89,8 @@
 //!
 //! The parameters are one flat `[f32]`, divided into one *shard* per server ([`shard_ranges`]) and
 //! each shard into *chunks* of at most [`CHUNK_FLOATS`]. A chunk travels in one frame and is
-//! updated as a whole. The shard of a sparse model is one chunk, of which only the keys that a
-//! batch touches travel. A worker's place in the plan is its *slot*. The process that fills it has
+//! updated as a whole. The shard of a sparse model is one chunk, and only the keys that a batch
+//! touches travel. A worker's place in the plan is its *slot*. The process that fills it has
 //! an *incarnation*, and its pushes count up a *sequence* that continues across incarnations. The
 //! worker in slot 0 is the *coordinator*: it decides when to stop and requests checkpoints. Every
 //! restart of a server begins a new *generation* of the run. `docs/protocol.md` specifies the

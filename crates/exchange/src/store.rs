@@ -11,9 +11,9 @@ use crate::{KeysError, decode_keys, max_keys};
 
 /// A shard of the parameters, with the optimizer that changes them.
 pub enum Store {
-    /// A model of which every batch touches every parameter.
+    /// Every batch touches every parameter.
     Dense(DenseStore),
-    /// A model of which a batch touches few parameters.
+    /// A batch touches few parameters.
     Sparse(SparseStore),
 }
 

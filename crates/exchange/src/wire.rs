@@ -84,7 +84,7 @@ pub struct GradientChanges {
 }
 
 impl GradientChanges {
-    /// For a gradient of this length, of which the servers know nothing yet.
+    /// The changes of a gradient of this length that the servers do not know yet.
     pub fn new(len: usize) -> Self {
         Self { known: vec![0.0; len], changes: vec![0; len] }
     }

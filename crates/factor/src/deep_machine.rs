@@ -109,7 +109,7 @@ impl DeepMachine {
         self
     }
 
-    /// The same model for training rows of which only this share of class 0 was kept; see
+    /// The same model, for training on rows after only this share of class 0 was kept; see
     /// [`Logistic::sampled_negatives`](paceline_model::Logistic::sampled_negatives).
     ///
     /// # Panics

@@ -119,7 +119,7 @@ impl FactorForm {
         }
     }
 
-    /// The model, for training rows of which this share of class 0 was kept.
+    /// The model, for training on rows after only this share of class 0 was kept.
     ///
     /// # Panics
     /// If a size is zero, there is only one class, or the share is not above 0 and at most 1.
@@ -127,8 +127,8 @@ impl FactorForm {
         self.build_with_dropout(share, 0.0)
     }
 
-    /// The same with a perceptron of which training leaves out some outputs
-    /// ([`DeepMachine::dropout`]). Other models have none.
+    /// The same, where training leaves out some outputs of the perceptron
+    /// ([`DeepMachine::dropout`]). Other models have no perceptron.
     ///
     /// # Panics
     /// As [`build`](Self::build), and if `dropout` is not at least 0 and less than 1.

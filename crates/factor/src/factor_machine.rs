@@ -172,7 +172,7 @@ impl<S: EntryScore> Factorization<S> {
         Self { features, shape, layout, offset: 0.0, sums: vec![0.0; rank] }
     }
 
-    /// The same model for training rows of which only this share of class 0 was kept; see
+    /// The same model, for training on rows after only this share of class 0 was kept; see
     /// [`Logistic::sampled_negatives`](paceline_model::Logistic::sampled_negatives).
     ///
     /// # Panics

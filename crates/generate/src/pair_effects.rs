@@ -1,4 +1,4 @@
-//! What pairs of a row's values add to its score, beside the weights of single values.
+//! What pairs of a row's values add to its score, besides the weights of single values.
 //!
 //! Every third field takes part. Each of its most popular values has a hidden vector of a few
 //! dimensions, and a pair of values from two of these fields adds the product of their vectors, as

@@ -120,7 +120,8 @@ fn tls() -> Vec<KeySpec> {
     let how = "which certificates encrypt the connections between tasks, if `tls.ca` names none: \
                  \"run\" those that the local launcher makes for the run, \"off\" none, so that \
                  changes are noticed but bytes can be read. `tls = \"run\"` is short for it";
-    let ca = "certificate of the authority that signed those of all tasks (`paceline keys make`)";
+    let ca =
+        "certificate of the authority that signed the tasks' certificates (`paceline keys make`)";
     let cert = "this task's certificate; `{task}` stands for its name, such as worker-3";
     let key = "the key of this task's certificate; `{task}` stands for its name";
     let at = |name: &str, help: &'static str| {

@@ -229,7 +229,7 @@ pub enum TlsPlan {
     Run,
     /// With certificates in files. In the paths of the last two, `{task}` stands for the task.
     Files {
-        /// The certificate of the authority that signed those of all tasks.
+        /// The certificate of the authority that signed the tasks' certificates.
         ca: PathBuf,
         /// A task's certificate.
         cert: PathBuf,

@@ -38,7 +38,7 @@ pub(super) const DATA_KINDS: &[&str] = &[
 pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "libffm", "tfrecord", "criteo"];
 /// The kinds that have a test set of their own in `data.test_path`.
 const TEST_FILES: &[&str] = &["libsvm", "libffm", "tfrecord", "criteo", "table", "numpy"];
-/// The kinds of which `data.test` may hold out a share.
+/// The kinds of data from which `data.test` may hold out a share.
 const SHARED_FILES: &[&str] = &["libsvm", "libffm", "tfrecord", "criteo", "table", "images"];
 /// The kinds whose arrays or features have names.
 const NAMED: &[&str] = &["numpy", "tfrecord"];

@@ -67,7 +67,7 @@ pub(super) struct ReferenceSection {
 
 /// Reads the sections.
 pub(super) struct SectionReader<'a> {
-    /// The file's text, of which values are slices.
+    /// The file's text; the values are slices of it.
     pub(super) text: &'a str,
     /// The origin that corresponds to a byte of the file.
     pub(super) origin: &'a dyn Fn(usize) -> SettingOrigin,

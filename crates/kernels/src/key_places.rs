@@ -2,7 +2,7 @@
 //!
 //! Keys count features first and then the parameters that every example touches, such as the
 //! tensors of a perceptron. Equal ranges of keys would leave all of these to the last server, which
-//! would send and receive them in every step, beside its part of the features. So each server has
+//! would send and receive them in every step, besides its part of the features. So each server has
 //! an equal part of either: its keys have *places*, and the places of server *i* are the range *i*
 //! of equal ranges, first those of its features and then those of its shared keys. Requests and
 //! gradients name places; models, files and users know keys alone.
@@ -35,8 +35,8 @@ pub struct KeyRun {
 }
 
 impl KeyPlaces {
-    /// Divides the keys of a model, of which the first `features` are features, among servers whose
-    /// places are `shards`.
+    /// Divides the keys of a model, the first `features` of which are features, among servers with
+    /// the places `shards`.
     ///
     /// If a key has one parameter (`width`), or there are fewer shared keys or features than
     /// servers, every key is at the place of its number.
@@ -116,7 +116,7 @@ impl KeyPlaces {
     /// The reverse of [`gather`](Self::gather).
     ///
     /// # Panics
-    /// If `out` has another length than `numbers`.
+    /// If `out` and `numbers` differ in length.
     pub fn scatter(&self, keys: &[u32], numbers: &[f32], out: &mut [f32]) {
         let (width, mut from) = (numbers.len().checked_div(keys.len()).unwrap_or(0), 0);
         assert_eq!(numbers.len(), out.len(), "numbers of the keys");
@@ -129,8 +129,7 @@ impl KeyPlaces {
 }
 
 impl KeyPart {
-    /// A range of keys of which those below `features` are features, at the places of their
-    /// numbers.
+    /// A range of keys at the places of their numbers. The keys below `features` are features.
     pub fn contiguous(keys: Range<usize>, features: usize) -> Self {
         let split = features.clamp(keys.start, keys.end);
         Self { features: keys.start..split, shared: split..keys.end, places: keys }

@@ -30,7 +30,7 @@ pub fn outer_rows(
     x.vectors().dispatch(OuterRows { x, packed, dy, mode, grad });
 }
 
-/// The gradient by a layer's outputs, of which a call uses those from `first` on.
+/// The gradient by a layer's outputs. A call uses the outputs from `first` on.
 #[derive(Clone, Copy)]
 pub struct OutputGrad<'a> {
     /// A row of `outputs` values for each example.

@@ -310,7 +310,7 @@ fn learning(cells: &[&Cell]) -> ChartGroup {
             charts.extend([chart("global steps", by_step), chart("seconds", by_time)]);
         }
     }
-    let mut note = "Curves are those of each cell's first run.".to_owned();
+    let mut note = "Curves show the first run of each cell.".to_owned();
     let left_out = panels.len().saturating_sub(MAX_PANELS);
     if left_out > 0 {
         note.push_str(&format!(" The {left_out} largest batches are left out."));
@@ -335,10 +335,10 @@ fn sparse_tables(cells: &[&Cell]) -> ChartGroup {
     ChartGroup {
         title: "Keys and entries".into(),
         note:
-            "Keys are those of worker 0's steps; their bytes are as they are sent, or 4 for each \
-               key if they are not. Entries are those of all servers, or of worker 0 if there are \
-               none, with their optimizer's state and their index. Curves are those of each cell's \
-               first run."
+            "Keys are counted in worker 0's steps; their bytes are as they are sent, or 4 for each \
+               key if they are not. Entries are counted on all servers, or on worker 0 if there \
+               are no servers; their bytes include state and index. Curves show the first run of \
+               each cell."
                 .into(),
         charts: curves_over_time(cells, |run| &run.sparse),
     }
@@ -348,8 +348,8 @@ fn sparse_tables(cells: &[&Cell]) -> ChartGroup {
 fn resources(cells: &[&Cell]) -> ChartGroup {
     ChartGroup {
         title: "Resources".into(),
-        note: "CPU, memory and disks are those of worker 0's machine. Network is worker 0's own, \
-               or its host's where hosts are emulated. Curves are those of each cell's first run."
+        note: "CPU, memory and disks belong to worker 0's machine. Network traffic is worker 0's \
+               own, or its host's where hosts are emulated. Curves show the first run of each cell."
             .into(),
         charts: curves_over_time(cells, |run| &run.resources),
     }

@@ -48,9 +48,9 @@ impl Figure {
     /// The value in a run; none if the summary does not have it.
     ///
     /// Processor time and network traffic are sums over all tasks, CPU is the mean over the tasks'
-    /// machines, and memory and peaks are those of the task with the largest value. Keys are those
-    /// of a worker's step, on average. Entries are those of all servers; without servers each
-    /// worker has all.
+    /// machines, and memory and peaks are those of the task with the largest value. Keys are
+    /// counted in a worker's step, on average. Entries are counted on all servers; without servers
+    /// each worker has all.
     pub fn of(&self, summary: &StoredSummary) -> Option<f64> {
         let tasks = summary.tasks.iter();
         match self.name {

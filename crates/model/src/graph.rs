@@ -54,7 +54,7 @@ pub fn softmax_graph(
     ]
 }
 
-/// The graph of a model of which only the tensors are known.
+/// The graph of a model that says nothing of its operations: its tensors alone.
 pub(crate) fn plain_graph(layout: &Layout, inputs: usize) -> Vec<OpNode> {
     let mut nodes = vec![
         OpNode::new("input/examples", "Placeholder", &[], &[-1, inputs as i64]),

@@ -35,7 +35,7 @@
 //! - A [`Layout`] names the tensors inside the flat slice of parameters.
 //! - An [`Optimizer`] turns gradients into updates. An [`OptimizerSpec`] pairs it with learning
 //!   rates and decay, and an [`OptimizerState`] holds what it remembers for a range of parameters.
-//! - A [`SparseModel`] has many parameters of which an example touches few. They live in a
+//! - A [`SparseModel`] has many parameters, and an example touches few of them. They live in a
 //!   [`Table`] with the state of their optimizer. The model sees a *compact slice* of them, whose
 //!   keys a [`Compactor`] finds. [`SparseLinear`] makes such a model of a [`ScoreLoss`].
 //! - A [`Tally`] counts how well a model does.

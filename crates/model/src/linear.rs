@@ -55,7 +55,7 @@ impl Logistic {
         Self::with_loss(features, LogisticLoss)
     }
 
-    /// The same model for training rows of which only this share of class 0 was kept.
+    /// The same model, for training on rows after only this share of class 0 was kept.
     ///
     /// Among such rows the odds of class 1 are `1 / share` times as high. So training adds
     /// `ln(1 / share)` to every score, as an intercept that is not learned; tests and predictions

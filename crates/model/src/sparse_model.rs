@@ -43,7 +43,7 @@ pub trait SparseModel: Model {
     }
 
     /// Whether the gradient of a block is the sum of its rows' gradients, added in the order of the
-    /// rows, so that calls with one row each give the bits of one call. A step may then update a
+    /// rows: calls with one row each then give the bits of one call, and a step may update a
     /// feature that no other row of the batch has as soon as its row is computed.
     fn adds_row_by_row(&self) -> bool {
         false

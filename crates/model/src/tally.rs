@@ -17,7 +17,7 @@ pub struct Tally {
     scores: Option<Vec<f32>>,
 }
 
-/// The additional counts of a model of two classes, of which class 1 is the positive one.
+/// The additional counts of a model of two classes. Class 1 is the positive one.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct TwoClass {
     /// Examples classified as 1.

@@ -120,8 +120,8 @@ fn write_some(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     write_frame(stream, [bytes, &[], &[]], 0)
 }
 
-/// Continues to write the pieces of a frame, of which the first `written` bytes are written, as
-/// far as the stream takes them now. Returns how many bytes are written then.
+/// Writes the pieces of a frame from the byte `written` on, as far as the stream takes them now.
+/// Returns how many bytes of the frame are written then.
 pub(crate) fn write_frame(
     stream: &mut impl Write,
     pieces: [&[u8]; 3],

@@ -1,5 +1,5 @@
 //! Trains a linear sparse model with a loss of your own over a parameter server: a support vector
-//! machine on a million features, of which each row has three.
+//! machine on a million features, three in each row.
 
 use paceline::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Trains a sparse model of your own over a parameter server: a million features, of which each row
-//! has three, and two parameters that every row touches.
+//! Trains a sparse model of your own over a parameter server: a million features, three in each
+//! row, and two parameters that every row touches.
 //!
 //! A row's score saturates: `gain * tanh(sum of its weights) + bias`. No single feature can then
 //! make the model arbitrarily sure of a class.

@@ -43,7 +43,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(32);
 pub struct LaunchedRun<'a> {
     settings: LaunchSettings,
     hooks: &'a dyn LaunchHooks,
-    /// Where tasks run, if not on this machine as it is.
+    /// The emulated hosts that tasks run on; `None` for this machine itself.
     hosts: Option<&'a EmulatedHosts>,
     token: String,
     /// The cluster as `TF_CONFIG` describes it.
@@ -57,7 +57,7 @@ pub struct LaunchedRun<'a> {
     restarts_left: usize,
 }
 
-/// The end of a task that ends the run, and how much the task is to blame for it.
+/// The end of a task that ends the run, and how likely the task is its cause.
 struct TaskFailure {
     blame: u8,
     end: TaskEnd,

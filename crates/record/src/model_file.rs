@@ -59,8 +59,8 @@ pub struct ModelWriter {
 }
 
 impl ModelWriter {
-    /// Starts the file of a model with this layout, whose parameters are of a global step. Without
-    /// a description, predictions need the job that trained the model.
+    /// Starts the file of a model with this layout and the parameters of global step `step`.
+    /// Without a description, predictions need the job that trained the model.
     pub fn create(
         path: &Path,
         layout: &Layout,
@@ -220,7 +220,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
             layout.tensors().len()
         )));
     }
-    // The file has all of them, so memory is not that of a mere claim.
+    // The file has all of these numbers: a false header cannot make this allocate more.
     let mut params = vec![0.0; layout.len()];
     for (tensor, view) in layout.tensors().iter().zip(views) {
         let place = &mut params[tensor.range.clone()];

@@ -136,8 +136,8 @@ pub mod columns {
 
 /// Tags of the curves in TensorBoard's event files.
 ///
-/// TensorBoard shows the groups of tags, which end at the first slash, in the order of the
-/// alphabet. What a run learns comes before what it uses.
+/// TensorBoard shows the groups of tags, which end at the first slash, in alphabetical order. What
+/// a run learns comes before what it uses.
 pub mod tags {
     /// The loss of a worker's batch.
     pub const TRAIN_LOSS: &str = "train/loss";

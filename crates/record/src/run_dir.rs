@@ -96,8 +96,8 @@ impl RunDir {
         Ok(run)
     }
 
-    /// Call it when training starts. In a run that was reopened, the results of the session before
-    /// move into `sessions/`, and its job is copied there.
+    /// Begins a session: call this when training starts. In a run that was reopened, the results of
+    /// the session before move into `sessions/`, and its job is copied there.
     pub fn begin_session(&self) -> Result<(), RunFileError> {
         if !self.is_reopened {
             return Ok(());
@@ -215,7 +215,7 @@ impl RunDir {
         self.path.join(folders::CHECKPOINTS)
     }
 
-    /// Starts the file of the run's trained model, whose parameters are of a global step.
+    /// Starts the file of the run's trained model, with the parameters of global step `step`.
     pub fn model_writer(
         &self,
         layout: &Layout,
@@ -225,8 +225,8 @@ impl RunDir {
         ModelWriter::create(&self.path.join(files::MODEL), layout, step, description)
     }
 
-    /// Starts the file of the run's best model, whose parameters are of a global step. Complete it
-    /// with [`write_best_test`](Self::write_best_test).
+    /// Starts the file of the run's best model, with the parameters of global step `step`. Complete
+    /// it with [`write_best_test`](Self::write_best_test).
     pub fn best_model_writer(
         &self,
         layout: &Layout,
@@ -236,7 +236,7 @@ impl RunDir {
         ModelWriter::create(&self.path.join(files::BEST_MODEL), layout, step, description)
     }
 
-    /// Says which test the best model is of, once its file is complete.
+    /// Records the test of the best model, once the model's file is complete.
     pub fn write_best_test(&self, best: &BestTest) -> Result<(), RunFileError> {
         let json = serde_json::to_string_pretty(best).unwrap_or_default();
         self.write(files::BEST_TEST, format!("{json}\n").as_bytes())
@@ -278,8 +278,8 @@ impl RunDir {
     }
 }
 
-/// Makes directories that only their owner may read: a job names files, and a model tells about its
-/// data.
+/// Makes directories that only their owner may read: a job names files, and a model reveals
+/// something of its data.
 fn private() -> fs::DirBuilder {
     let mut builder = fs::DirBuilder::new();
     builder.mode(0o700);

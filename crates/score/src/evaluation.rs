@@ -58,7 +58,7 @@ pub struct Evaluation {
     pub calibration: Vec<CalibrationBin>,
 }
 
-/// Figures of a model with two classes, of which the second is the positive one.
+/// Figures of a model with two classes. The second class is the positive one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TwoClassFigures {
     /// The area under the ROC curve; `None` if a class has no rows.

@@ -39,11 +39,11 @@ pub struct InputFiles {
     pub on_bad: OnBad,
 }
 
-/// Opens files as input of a model. `observer` learns how far files are that are read or unpacked
-/// as a whole first.
+/// Opens files as input of a model. Some files are read or unpacked as a whole first; `observer`
+/// follows how far that has come.
 ///
 /// # Errors
-/// If there are none, one cannot be opened, or one is of a kind that the model does not take.
+/// If no file is named, one cannot be opened, or one is of a kind that the model does not take.
 pub fn open_input(
     model: &TrainedModel,
     files: &InputFiles,
@@ -103,7 +103,7 @@ pub fn open_input(
     }
 }
 
-/// Whether the content of a file does not tell what it is: its rows will.
+/// Whether the first bytes of a file do not tell its kind; reading its rows will.
 fn is_unknown(kind: FileKind) -> bool {
     matches!(kind, FileKind::Empty | FileKind::Text)
 }

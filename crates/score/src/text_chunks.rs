@@ -299,7 +299,7 @@ impl OpenSource {
         Ok(read)
     }
 
-    /// Drops a line that is too long, of which `bytes` is the beginning.
+    /// Drops a line that is too long. `bytes` is its beginning.
     fn skip_line(&mut self, mut bytes: Vec<u8>) -> io::Result<TextChunk> {
         let mut skipped = 0;
         loop {

@@ -55,7 +55,7 @@ fn unreadable(source: io::Error) -> ScoreError {
     ScoreError::Io { what: "cannot read standard input".into(), source }
 }
 
-/// Refuses a stream of another kind than text.
+/// Refuses a stream that is not text.
 fn not_text(kind: FileKind) -> ScoreError {
     let remedy = match kind {
         FileKind::Utf16 | FileKind::CarriageReturns | FileKind::Gzip | FileKind::Packed => {

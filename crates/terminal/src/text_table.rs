@@ -95,8 +95,8 @@ pub fn fitted_text(rows: &[Vec<String>], droppable: &[&str], width: Option<usize
     table.text + if table.is_cut { CUT_NOTE } else { "" }
 }
 
-/// Columns of text, of which the last is long: where it does not fit beside the others, it goes
-/// below them.
+/// Columns of text with a long last one: where it does not fit beside the others, it goes below
+/// them.
 pub fn with_long_last(rows: &[Vec<String>], width: Option<usize>) -> String {
     let whole = columns(rows);
     let Some(width) = width.filter(|&width| widest_line(&whole) > width) else { return whole };

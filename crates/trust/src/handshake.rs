@@ -99,7 +99,7 @@ pub enum HandshakeError {
     /// The dialer wants to send frames without seals, which the acceptor does not allow.
     #[error("its frames would not be sealed, but this run's are beyond one launcher's loopback")]
     Seals,
-    /// The dialer wants another service than the acceptor has.
+    /// The dialer wants a service that the acceptor does not have.
     #[error("it expects another service of Paceline at this port")]
     Service,
     /// The operating system gives no random numbers.

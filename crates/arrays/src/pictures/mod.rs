@@ -234,7 +234,7 @@ impl Pictures {
     }
 }
 
-/// What a random crop depends on beside the seed.
+/// What a random crop depends on besides the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CropDraw {
     /// The number of the picture.

@@ -20,7 +20,7 @@ use paceline_job::RawJob;
 use paceline_terminal::{aligned, grouped};
 
 const TURNS: usize = 15;
-/// Samples of which the fastest counts, and step notes that are timed together.
+/// Samples, the fastest of which counts, and step notes that are timed together.
 const SAMPLES: usize = 200;
 const NOTES: u64 = 10_000;
 

@@ -102,7 +102,7 @@ impl SparseBuffer {
         let label = rows.store().read(row, &mut self.keys, &mut self.values);
         rows.store().read_fields(row, self.keys.len() - start, &mut self.fields);
         self.labels.push(rows.class_of(label.into()));
-        // Only a damaged row has other values than its segment says.
+        // Only the values of a damaged row are not those that its segment states.
         self.values.resize(if rows.all_ones() { 0 } else { self.keys.len() }, 1.0);
         self.weights.extend(rows.stored_weight(place as usize));
         assert!(self.keys.len() <= u32::MAX as usize, "too many entries for one batch");

@@ -12,7 +12,7 @@ use crate::error::DataError;
 /// Reads files of rows in a format of its own. [`open_rows`](super::open_rows) caches what it
 /// reads.
 pub trait RowReader {
-    /// The settings that the rows depend on beside the files, a line for each. They name the cache.
+    /// The settings that the rows depend on besides the files, one a line. They name the cache.
     fn options(&self) -> String;
 
     /// What else the rows depend on, a line for each: a cache with another identity is stale.

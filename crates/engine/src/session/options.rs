@@ -88,7 +88,7 @@ impl Session {
         self
     }
 
-    /// Keeps the parameters of the best test beside the final ones, in
+    /// Keeps the parameters of the best test as well as the final ones, in
     /// [`SessionReport::best_params`](crate::SessionReport::best_params) and in the run directory
     /// if there is one.
     ///

@@ -97,7 +97,7 @@ pub enum ProtocolError {
         /// The step of the plan.
         step: u64,
     },
-    /// The other end has another shard than this client computes for it.
+    /// The other end's shard is not the one that this client computes for it.
     #[error("the server holds {len} parameters from {start}, in chunks of {chunk_floats}")]
     Shard {
         /// The first parameter of the shard.

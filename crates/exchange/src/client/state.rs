@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-/// The links to all servers, before any has been heard of.
+/// The links to all servers, before any server has answered.
 fn new_links(config: &ClientConfig) -> Vec<ServerProgress> {
     let shards = shard_ranges(config.total_params, config.servers);
     let width = config.is_sparse.then_some(config.width);

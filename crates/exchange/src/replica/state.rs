@@ -39,7 +39,7 @@ pub struct Replica {
     pub(super) mean_step: Option<u64>,
     /// Updates made.
     pub(super) global_step: u64,
-    /// Those that were made before this process began.
+    /// Updates made before this process began.
     pub(super) begun_at: u64,
     pub(super) step: Option<CurrentStep>,
     pub(super) stop_requested: bool,
@@ -57,7 +57,7 @@ pub struct Replica {
     pub(super) catch_up: Option<CatchUp>,
     /// The own state, while that of a peer overwrites it.
     pub(super) kept: Option<KeptState>,
-    /// Whether a state has been received in part: this replica is of no use until it is complete.
+    /// Whether a state has been received in part: this replica is useless until it is complete.
     pub(super) is_incomplete: bool,
     /// Whether the process has just begun, with the beginning of the run or a checkpoint, and has
     /// not yet received what others know.
@@ -127,7 +127,7 @@ impl Replica {
             peers: (0..workers).map(|_| ReplicaPeer::default()).collect(),
             pieces: Vec::new(),
             chunk_mean: Vec::new(),
-            // The system provides the pages of pieces with factors never, as they are not written.
+            // The system never provides the pages of pieces with factors: nothing writes to them.
             mean: if config.sends_means() { vec![0.0; total] } else { Vec::new() },
             mean_step: None,
             global_step,

@@ -9,9 +9,9 @@ use super::digest::{digest, digest_of};
 use crate::keyed_sum::KeyedBuffer;
 use crate::{Header, ProtocolError, decode_keys, encode_keys, max_keys_bytes};
 
-/// Keys of which one comparison of the replicas takes a digest. The next one continues behind them.
+/// Keys that one comparison of the replicas covers. The next one covers those after them.
 const COMPARED_KEYS: usize = 1 << 16;
-/// Entries of which a digest is taken at a time.
+/// Entries that are hashed at a time.
 const DIGEST_ENTRIES: usize = 1 << 12;
 
 /// A sparse model's part of a replica.

@@ -1,7 +1,7 @@
 //! Which process fills which slot: server 0 keeps the roster and offers slots.
 //!
 //! A slot is a place in the plan and not a process, so processes may come and go while the plan
-//! stays as it is. Every process that can fill slots has a connection to server 0 beside those of
+//! stays as it is. Every process that can fill slots has a connection to server 0 besides those of
 //! its slots. Over it the server offers slots that no process fills, and asks for one back when
 //! another process has two fewer. A process accepts an offer by its `Hello` for the slot. Offers
 //! are only advice: the rules of incarnations decide, here and on the other servers, which know

@@ -208,10 +208,11 @@ impl Server {
         is_plausible_incarnation(incarnation, now.max(known.unwrap_or(0)))
     }
 
-    /// Why a process may not fill a slot that belongs to another task, if it may not: the
-    /// coordinator's slot is for its own task, and a process that is connected is replaced by its
-    /// own task or the slot's only. A process without a name is none of them. One that is gone is
-    /// noticed by its connection; until then the process to which the slot was offered tries again.
+    /// Why a process may not fill a slot that belongs to another task, if it may not. Slot 0 is for
+    /// the coordinator's task alone. In any other slot, only a process of the same task or of the
+    /// slot's own task may replace one that is connected; a process without a name is of neither.
+    /// The server notices a dead process by its connection. Until then, the process to which the
+    /// slot was offered is refused and tries again.
     fn foreign_claim(&self, hello: &Hello) -> Option<Refusal> {
         let (slot, name) = (hello.slot as usize, &hello.process.name);
         let member = &self.members[slot];

@@ -78,8 +78,8 @@ pub trait Host {
         None
     }
 
-    /// Whether the run's own record has this generation, so that a client may be believed that
-    /// states it. Called only for one that is newer than the server's.
+    /// Whether the run's own record has this generation. If not, the server does not believe the
+    /// client that states it. Called only for a generation newer than the server's.
     fn knows_generation(&mut self, _generation: Generation) -> bool {
         true
     }

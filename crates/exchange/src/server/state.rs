@@ -9,7 +9,7 @@ use crate::reports::Reports;
 use crate::shard::chunk_ranges;
 use crate::{ConnId, Generation, ModeConfig, ServerConfig, Stats, Store, WireFormat};
 
-/// The largest shard, in parameters, of which `sync` keeps the previous version (32 MiB); see
+/// In `sync`, a shard of up to this many parameters (32 MiB) keeps its previous version; see
 /// [`Server::keeps_previous`].
 const PREVIOUS_FLOATS: usize = 8 << 20;
 
@@ -18,8 +18,8 @@ const PREVIOUS_FLOATS: usize = 8 << 20;
 pub enum Outcome {
     /// The coordinator ended the run.
     Done,
-    /// The run goes back to the checkpoint of a newer generation. This [`Server`] is of no more
-    /// use; another one must start from that checkpoint.
+    /// The run goes back to the checkpoint of a newer generation. This [`Server`] is
+    /// useless from then on; another one must start from that checkpoint.
     Rewind(Generation),
     /// The run has failed. The text says why and names the worker that is missing.
     Failed(String),

@@ -134,8 +134,7 @@ impl FieldPairs<'_> {
         Some(keys)
     }
 
-    /// Whether every value is 1, so that products with values may be left out: their bits are the
-    /// same.
+    /// Whether every value is 1. Multiplying by it may then be left out: the bits are the same.
     #[inline(always)]
     fn is_unit(&self) -> bool {
         self.row.values.is_empty()

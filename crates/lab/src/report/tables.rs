@@ -191,9 +191,10 @@ pub(super) fn predictions(data: &ReportData) -> ReportTable {
 
 const RESULTS_NOTE: &str = "Means, and the standard deviation of repeats.";
 
-const SPARSE_NOTE: &str = "Keys are those of a worker's step, on average; their bytes are as they \
-     are sent, or 4 for each key if they are not. Entries are the keys in memory at the end, of \
-     all servers, or without servers of one worker. Their bytes include state and index.";
+const SPARSE_NOTE: &str = "Keys are counted in a worker's step, on average; their bytes are as \
+     they are sent, or 4 for each key if they are not. Entries are the keys in memory at the end, \
+     on all servers, or on one worker if there are no servers; their bytes include state and \
+     index.";
 
 const RESOURCES_NOTE: &str = "Processor time is the sum over all tasks, memory that of the \
      largest task.";

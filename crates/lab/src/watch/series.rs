@@ -58,7 +58,7 @@ pub(crate) struct Series {
     /// Changes whenever existing buckets change.
     generation: u64,
     max_buckets: usize,
-    /// The least and greatest value that the next point is the mean of, beside its own.
+    /// The least and greatest of the values whose mean the next point is.
     next_range: Option<(f32, f32)>,
 }
 

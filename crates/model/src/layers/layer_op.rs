@@ -20,7 +20,7 @@ pub(crate) struct LayerPass<'a> {
 /// Work on an example that a layer has just written.
 pub(crate) type FinishFn<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 
-/// A layer that writes its output to another buffer than its input.
+/// A layer that writes its output to a buffer other than its input's.
 pub(crate) trait BufferedLayer: Send + Sync {
     /// The scratch memory that a pass over `count` examples needs, in numbers.
     fn scratch(&self, _count: usize) -> usize {

@@ -19,7 +19,7 @@ impl Table {
     /// tensor come before those of the next.
     ///
     /// # Panics
-    /// If `out` has another length than `keys`, or a key is outside the table's range.
+    /// If `out` and `keys` differ in length, or a key is outside the table's range.
     pub fn read(&self, keys: &[u32], out: &mut [f32]) {
         assert_eq!(keys.len(), out.len(), "parameters");
         let _shared =
@@ -47,7 +47,7 @@ impl Table {
     /// Make one call for each step, because every call applies the decay of one step.
     ///
     /// # Panics
-    /// If `grad` has another length than `keys`, or a key is outside the table's range.
+    /// If `grad` and `keys` differ in length, or a key is outside the table's range.
     pub fn update(&self, step: u64, keys: &[u32], grad: &[f32]) {
         assert_eq!(keys.len(), grad.len(), "gradient");
         // Every span, because those without a key decay too.

@@ -121,7 +121,7 @@ impl ServerConnections {
         order.scatter(&self.requested, &self.params, values);
     }
 
-    /// Continues with another step than the expected one. Its values must be pulled with
+    /// Continues with a step other than the expected one. Its values must be pulled with
     /// [`PullPurpose::Begin`].
     pub fn resume_at(&mut self, step: u64) {
         self.client.resume_at(step);

@@ -24,7 +24,7 @@ impl ServerConnections {
     /// once a second which tasks are missing.
     ///
     /// # Panics
-    /// If `config.client` has another number of servers than there are addresses.
+    /// If the number of servers in `config.client` is not the number of addresses.
     pub fn connect(
         config: ConnectConfig,
         observer: &mut impl LinkObserver,

@@ -78,7 +78,7 @@ impl Mesh {
         self.replica.is_over()
     }
 
-    /// Whether the coordinator has dismissed this worker, so that it may exit.
+    /// Whether the coordinator has dismissed this worker, which may then exit.
     pub fn is_dismissed(&self) -> bool {
         self.replica.is_dismissed()
     }

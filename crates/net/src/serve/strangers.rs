@@ -2,10 +2,9 @@
 //!
 //! The thread that accepts reads these connections too, so a stranger costs a descriptor and a few
 //! bytes, but no thread. Its `Hello` is read when it has proved that it knows the run's secret. It
-//! gets a thread when the server has accepted its `Hello`. There is room
-//! for a bounded number. When the room is full, the stranger that has waited longest leaves, of the
-//! address that most of them came from: a client of the run says `Hello` at once and is never the
-//! one.
+//! gets a thread when the server has accepted its `Hello`. There is room for a bounded number. When
+//! the room is full, the address with the most strangers loses the one that has waited longest. A
+//! client of the run says `Hello` at once, so it is never that one.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -97,7 +96,7 @@ impl Strangers {
     }
 
     /// Takes in a new connection, and sends another one away if the room is full. Returns why a
-    /// connection was sent away, be it this one.
+    /// connection was sent away; that may be this one.
     pub(super) fn take_in(
         &mut self,
         mut stream: TcpStream,
@@ -207,7 +206,7 @@ impl Stranger {
         }
     }
 
-    /// Refuses a client whose certificate is that of another task than it says it is.
+    /// Refuses a client whose certificate is not that of the task that it says it is.
     fn foreign_certificate(&self) -> Option<Refusal> {
         let StrangerState::Proved(proved) = &self.state else { return None };
         let hello = Hello::decode(&proved.payload).ok()?;

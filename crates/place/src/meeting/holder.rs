@@ -248,7 +248,7 @@ impl HeldMeeting<'_> {
         }
     }
 
-    /// Refuses a process whose certificate is that of another task than its rank says.
+    /// Refuses a process whose certificate is not that of its rank's task.
     fn foreign_certificate(&self, guest: &Guest) -> Option<String> {
         let task = self.roles.task_of(guest.introduction.rank, self.size).ok()?.to_string();
         let name = guest.introduction.named();

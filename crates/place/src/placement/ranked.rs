@@ -114,7 +114,7 @@ pub struct RankedPlace {
 }
 
 impl RankedPlace {
-    /// A place of which only rank and size are known.
+    /// A place with nothing but a rank and a size.
     pub(super) fn new(rule: PlacementRule, rank: usize, size: usize) -> Self {
         Self {
             rule,

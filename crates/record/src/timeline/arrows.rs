@@ -27,7 +27,7 @@ pub(super) struct TracePoint {
     pub(super) at_ns: i64,
 }
 
-/// The arrows of all gradients of which the push and one other end were recorded.
+/// The arrows of all gradients whose push and one other end were recorded.
 pub(super) fn gradient_arrows(traces: &[TaskTrace]) -> Vec<GradientArrow> {
     let spans = ArrowSpans::of(traces);
     let marks = marks(traces);
