@@ -33,6 +33,7 @@ mod explain_tf_config;
 mod factors;
 mod failures;
 mod file_kinds;
+mod first_mistakes;
 mod golden;
 mod held_out;
 mod hostile_peers;

@@ -162,7 +162,9 @@ fn the_verdict_on_tests_after_every_step_is_evaluation() {
 #[test]
 fn the_verdict_on_a_long_final_test_is_evaluation() {
     let sandbox = Sandbox::new();
-    let settings = ["model.kind=lenet", "train.stop={steps=3}", "data.test_examples=60000"];
+    // Long enough to be judged in a release build too.
+    let test = ["train.threads=1", "data.test_examples=90000"];
+    let settings = [&["model.kind=lenet", "train.stop={steps=3}"], &test[..]].concat();
     let run = sandbox.train("single", &settings);
     let says = ["; the final test takes ", "; try fewer train.evaluate.examples"];
     check_verdict(&run, "evaluation", &says);

@@ -106,6 +106,7 @@ fn a_page_says_what_is_trained_and_its_charts_are_complete() {
     check_colors_and_keys(&mut browser);
     check_numbers_and_parts(&mut browser);
     check_zoom(&mut browser);
+    check_ranges(&mut browser);
     browser.set_screen(390, 844, "dark");
     check_charts(&mut browser);
     let table = "document.querySelector('[data-part=tasks] .wide')";
@@ -151,6 +152,26 @@ fn check_zoom(browser: &mut Browser) {
     browser.wait_for("document.getElementById('whole').hidden");
 }
 
+/// Checks that a zoomed chart has room for a line that enters it from above, and says so if nothing
+/// is in its range.
+fn check_ranges(browser: &mut Browser) {
+    let drawn = |steps: &str, values: &str| {
+        format!(
+            "(async () => {{ const {{ draw }} = await import('./draw.js'); \
+             const curve = {{ s: {steps}, t: {steps}, v: {values} }}; \
+             const spec = {{ id: 'x', unit: '%', axis: '%', series: [{{ label: 'x', curve }}] }}; \
+             const drawn = draw(spec, {{ theme: 'light', width: 400, height: 200, axis: 'steps', \
+               range: [10, 20], hidden: new Set(), isOver: true }}); \
+             return drawn.svg.includes('no data in this range') || drawn.toY(15) - drawn.plot.top \
+             }})()"
+        )
+    };
+    assert_eq!(browser.eval(&drawn("[0, 5]", "[90, 91]")), true);
+    // Half-way between 20 and 10, the line enters at 15.
+    let above = browser.eval(&drawn("[5, 15, 18]", "[20, 10, 9]"));
+    assert!(above.as_f64().unwrap() >= 0.0, "{above}");
+}
+
 /// Checks that rates and times have three digits, and no parts of the verdict look alike.
 fn check_numbers_and_parts(browser: &mut Browser) {
     let rounded = "(async () => { const { rounded, figure } = await import('./format.js'); \
@@ -183,6 +204,14 @@ fn a_short_run_alone_says_why_charts_are_empty_and_has_no_slow_workers() {
     );
     browser.wait_for("document.querySelector('[data-part=tasks]')");
     assert_eq!(browser.eval("document.querySelectorAll('[data-part=slow]').length"), 0);
+    // A process alone exchanges nothing.
+    let phases = "(async () => { const { sections } = await import('./panels.js'); \
+                  const { store } = await import('./store.js'); \
+                  const charts = sections([store.runs.get('short')], 'light').flatMap(s => s[1]); \
+                  const phases = charts.find(chart => chart.id.startsWith('phases')).series; \
+                  return phases.map(series => series.label).join() })()";
+    let phases = browser.eval(phases);
+    assert!(["", "compute", "input,compute"].contains(&phases.as_str().unwrap()), "{phases}");
     // The one sample of the machine's processor is visible.
     browser.eval("document.querySelector('[data-chart=machine]').scrollIntoView()");
     browser.wait_for("document.querySelectorAll('[data-chart=machine] svg g rect').length > 0");

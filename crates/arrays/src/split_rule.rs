@@ -22,7 +22,9 @@ pub(crate) fn hold_out<E: Examples>(
     let all = labels.len();
     let count = rule.hold_out.unwrap_or_else(|| HoldOut::default_count(all));
     if count >= all {
-        let what = format!("{count} of {all} examples cannot be held out to test on");
+        let what = format!(
+            "{count} of {all} examples cannot be held out to test on; set data.hold_out to fewer"
+        );
         return Err(DataError::Sparse { path: origin.into(), what });
     }
     let chosen = rule.split.choose(labels.iter().copied(), count, rule.seed);

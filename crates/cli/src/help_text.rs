@@ -4,8 +4,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::cli::Cli;
+use paceline_job::key_for_word;
 use paceline_terminal::{message_width, output_width, wrap_help};
 
 /// The most columns of help: longer lines are hard to read.
@@ -14,9 +17,32 @@ const MAX_WIDTH: usize = 100;
 /// The command line of this process; after help or an error, the code to end with.
 pub fn parse_command_line() -> Result<Cli, ExitCode> {
     Cli::try_parse().map_err(|error| {
+        let error = with_key(error);
         show(&error);
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
     })
+}
+
+/// An error about an unknown option, with the key of the job that was probably meant.
+fn with_key(mut error: clap::Error) -> clap::Error {
+    let option = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => option.clone(),
+        _ => return error,
+    };
+    // The usage that the error shows tells which command it is of.
+    let takes_keys = |usage: &ContextValue| usage.to_string().contains("JOB.toml");
+    let name = option.strip_prefix("--").unwrap_or_default();
+    if name.is_empty() || !error.get(ContextKind::Usage).is_some_and(takes_keys) {
+        return error;
+    }
+    // How to pass the option as a value helps with no file or directory.
+    error.remove(ContextKind::Suggested);
+    if let Some(key) = key_for_word(name) {
+        error.remove(ContextKind::SuggestedArg);
+        let tip = StyledStr::from(format!("a key of the job is set with --set {key}=VALUE"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }
 
 fn show(error: &clap::Error) {

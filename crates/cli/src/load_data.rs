@@ -21,7 +21,9 @@ use crate::data_display::DataDisplay;
 use crate::model_memory::check_model_memory;
 use crate::network_check::check_network;
 use crate::similar_path::did_you_mean;
-use paceline_job::{DataKind, DataShape, Plan, RawJob, SettingOrigin, ValidationPlan, shape_of};
+use paceline_job::{
+    DataKind, DataShape, Plan, RawJob, SettingOrigin, ValidationPlan, shape_of, shared_file,
+};
 use paceline_terminal::counted;
 
 /// The shape of the plan's data. Reads as little of the data as possible.
@@ -129,12 +131,14 @@ fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Fai
         DataKind::Rows(spec) => {
             let mut rows = load_rows(plan, spec, display)?;
             if spec.labels == LabelRule::Classes {
-                rows = rows.with_label_classes()?;
+                rows = rows.with_label_classes(spec.test_path.as_deref())?;
             }
             TrainingData::Rows(Arc::new(rows))
         }
         DataKind::DenseRows(spec) => {
-            TrainingData::Examples(DenseRows::of(load_rows(plan, spec, display)?)?.into_shared())
+            let rows = load_rows(plan, spec, display)?;
+            let rows = DenseRows::of(rows, spec.test_path.as_deref())?;
+            TrainingData::Examples(rows.into_shared())
         }
         DataKind::Numpy(spec) => {
             let set = open_numpy_observed(spec, display)?.into_shared();
@@ -187,7 +191,8 @@ fn load_pictures(
         return Err(Failure::Usage(text.into()));
     }
     // Held out together, so that both are cropped as pictures are in tests.
-    let validation = count_of(share, all);
+    let left = all.saturating_sub(options.test_examples);
+    let validation = validation_count(share, all, left)?;
     options.test_examples += validation;
     let set = Pictures::open_observed(path, &options, display)?.into_shared();
     let [test, validation] =
@@ -242,6 +247,19 @@ fn count_of(share: f64, examples: usize) -> usize {
     ((share * examples as f64).round() as usize).max(1)
 }
 
+/// The number of training examples that a validation set takes away.
+fn validation_count(share: f64, all: usize, train: usize) -> Result<usize, Failure> {
+    let count = count_of(share, all);
+    if count < train {
+        return Ok(count);
+    }
+    Err(Failure::Usage(format!(
+        "data.validation = {share} takes {} away, but there are {train}: none would be left; set \
+         it to a smaller share",
+        counted(count as u64, "training example")
+    )))
+}
+
 /// The share of the training data that tests during training use, if the plan has one.
 fn validation_share(plan: &Plan) -> Option<f64> {
     match plan.data.validation {
@@ -259,7 +277,7 @@ fn validation_seed(seed: u64) -> u64 {
 /// Takes the validation set out of the training images, if the plan has one.
 fn validate_images(plan: &Plan, set: TrainTest<Images>) -> Result<TrainTest<Images>, Failure> {
     let Some(share) = validation_share(plan) else { return Ok(set) };
-    let count = count_of(share, set.train.len());
+    let count = validation_count(share, set.train.len(), set.train.len())?;
     let [train, validation] = set.train.hold_out(count, validation_seed(plan.seed))?;
     Ok(TrainTest { train, ..set }.with_validation(validation))
 }
@@ -270,7 +288,7 @@ fn validate_examples(
     set: TrainTest<Arc<dyn Examples>>,
 ) -> Result<TrainTest<Arc<dyn Examples>>, Failure> {
     let Some(share) = validation_share(plan) else { return Ok(set) };
-    let count = count_of(share, set.train.len());
+    let count = validation_count(share, set.train.len(), set.train.len())?;
     let [train, validation] =
         SelectedExamples::hold_out(&set.train, count, validation_seed(plan.seed))?;
     let train: Arc<dyn Examples> = Arc::new(train);
@@ -295,19 +313,24 @@ fn split_rows(
     display: &mut DataDisplay,
 ) -> Result<TrainTest<SparseRows>, Failure> {
     let mut set = with_test_rows(plan, spec, rows, display)?;
+    shared_file(&spec.path, &spec.test_path, "test").iter().for_each(|text| display.say(text));
     match &plan.data.validation {
         None => {}
         Some(ValidationPlan::Share(share)) => {
             let held = if spec.test_path.is_some() { 0 } else { set.test.len() };
-            let count = count_of(*share, set.train.len() + held);
+            let count = validation_count(*share, set.train.len() + held, set.train.len())?;
             let split = set.train.hold_out(count, validation_seed(plan.seed))?;
             set = TrainTest { train: split.train, ..set }.with_validation(split.test);
         }
         Some(ValidationPlan::Rows(path)) => {
+            let trained_on = &spec.path;
             let features = Some(set.train.features());
             let (path, test_path) = (Some(path.clone()), None);
             let spec =
                 SparseSpec { path, test_path, features, test_examples: None, ..spec.clone() };
+            shared_file(trained_on, &spec.path, "validation")
+                .iter()
+                .for_each(|text| display.say(text));
             let rows = open_sparse(&spec, display)?.train;
             set = set.with_validation(rows);
         }

@@ -211,7 +211,9 @@ fn number_hint(text: &str) -> String {
 /// Says what to write for a text that is no path.
 fn path_hint(kind: ValueKind, value: &JobValue) -> String {
     let JobValue::Text(text) = value else { return String::new() };
-    if text.contains("://") && !matches!(kind, ValueKind::Storage) {
+    if let (ValueKind::ShareOrPath, Some(share)) = (kind, share_in_words(text)) {
+        format!("; for a share write {share}")
+    } else if text.contains("://") && !matches!(kind, ValueKind::Storage) {
         "; fetch the file first, and give its path".into()
     } else if let Some(rest) = text.strip_prefix("~/") {
         let home = std::env::var("HOME").unwrap_or_else(|_| "/home/NAME".into());
@@ -219,6 +221,13 @@ fn path_hint(kind: ValueKind, value: &JobValue) -> String {
     } else {
         String::new()
     }
+}
+
+/// The share that a text probably means which is not written as a number in TOML: 20% or 0,2.
+pub(super) fn share_in_words(text: &str) -> Option<f64> {
+    let percent = text.strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
+    let with_comma = || text.contains(',').then(|| text.replacen(',', ".", 1).parse().ok())?;
+    percent.map(|percent| percent / 100.0).or_else(with_comma)
 }
 
 /// A key with a default.

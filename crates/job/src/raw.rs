@@ -12,9 +12,10 @@ use toml::de::{DeTable, DeValue};
 use super::cluster_keys::TLS;
 use super::column_path::{split_column, with_quoted_column};
 use super::job_text::{invalid_toml, path_hint};
-use super::layer_path::{LAYERS, at_place, pattern_of, place_of};
+use super::layer_path::{LAYERS, pattern_of};
 use super::problem::{Problem, Problems, SettingOrigin};
 use super::schema::{KEYS, find_key};
+use super::suggestion::{key_suggestion, section_suggestion};
 use super::sweep_sections::{ReferenceSection, SECTIONS, SectionReader, SweepSection};
 use super::value::{JobValue, described};
 
@@ -64,6 +65,8 @@ pub struct RawJob {
     pub(super) findings: Vec<Finding>,
     /// The tasks that the environment lists, if it places this process.
     pub(super) placed: Option<PlacedTasks>,
+    /// The settings of the command line that a later one replaces, each with that one.
+    pub(super) replaced: Vec<[String; 2]>,
 }
 
 /// What places a job's tasks.
@@ -181,6 +184,7 @@ impl RawJob {
         };
         let (path, text) = (with_quoted_column(path.trim()), text.trim());
         let path = path.as_ref();
+        self.note_replaced(path, &origin);
         let word = DeValue::String(text.into());
         let parsed = DeValue::parse(text);
         let value = match &parsed {
@@ -195,6 +199,29 @@ impl RawJob {
             Err(_) => &word,
         };
         self.put(path, value, &origin);
+    }
+
+    /// Notes which earlier settings of the command line a setting of this path replaces.
+    fn note_replaced(&mut self, path: &str, by: &SettingOrigin) {
+        let SettingOrigin::Set { text: by } = by else { return };
+        let below = format!("{path}.");
+        for (key, entry) in &self.entries {
+            if let SettingOrigin::Set { text } = &entry.origin
+                && (key == path || key.starts_with(&below))
+                && text != by
+                && self.replaced.iter().all(|[earlier, _]| earlier != text)
+            {
+                self.replaced.push([text.clone(), by.clone()]);
+            }
+        }
+    }
+
+    /// A sentence for each setting of the command line that a later one replaces.
+    pub fn replaced_settings(&self) -> impl Iterator<Item = String> {
+        let sentence = |[earlier, later]: &[String; 2]| {
+            format!("--set {earlier} has no effect: --set {later} replaces it")
+        };
+        self.replaced.iter().map(sentence)
     }
 
     /// Sets a key, and removes its earlier value and all keys below it.
@@ -268,11 +295,13 @@ impl RawJob {
                 return complain(format!("is a section of keys, not {found}{remedy}"));
             }
             DeValue::Table(_) if !known => {
-                return complain(format!("is not a section{}", suggestion(path, sections())));
+                return complain(format!(
+                    "is not a section{}",
+                    section_suggestion(path, sections())
+                ));
             }
             _ if !known => {
-                let keys = KEYS.iter().map(|key| key.path.as_str()).chain([LAYERS]);
-                return complain(format!("is not a key{}", suggestion(path, keys)));
+                return complain(format!("is not a key{}", key_suggestion(path)));
             }
             _ => {}
         }
@@ -328,51 +357,4 @@ fn member_for(section: &str, value: &DeValue<'_>) -> String {
 /// Every section, and the sections that contain them.
 fn sections() -> impl Iterator<Item = &'static str> {
     KEYS.iter().flat_map(|key| key.path.match_indices('.').map(|(at, _)| &key.path[..at]))
-}
-
-/// Keys of other programs, and what means the same here.
-const OTHER_KEYS: [(&str, &str); 10] = [
-    ("data.label", LABEL_COLUMN),
-    ("data.target", LABEL_COLUMN),
-    ("data.label_column", LABEL_COLUMN),
-    ("train.lr", "train.optimizer.rate"),
-    ("train.learning_rate", "train.optimizer.rate"),
-    ("train.optimizer.lr", "train.optimizer.rate"),
-    ("train.optimizer.learning_rate", "train.optimizer.rate"),
-    ("cluster.bound", "cluster.staleness"),
-    ("checkpoint.copies", "checkpoint.to"),
-    ("checkpoint.every", "checkpoint.every_steps or checkpoint.every_seconds"),
-];
-/// How a table's label is named.
-const LABEL_COLUMN: &str = "data.columns.NAME = \"label\"";
-
-/// The known name most similar to a wrong one, as the end of a sentence.
-fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
-    let (place, pattern) = (place_of(path), pattern_of(path));
-    let path = pattern.to_lowercase();
-    let path = path.as_str();
-    if let Some((_, here)) = OTHER_KEYS.iter().find(|(other, _)| *other == path) {
-        return format!("; did you mean {here}?");
-    }
-    let is_of_column = split_column(path).is_some();
-    let known = known.filter(|name| is_of_column || split_column(name).is_none());
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    let likeness = |name: &str| {
-        // The right name in the wrong section is more likely than a typing error.
-        let same_name = if last(name) == last(path) { 0.5 } else { 0.0 };
-        // A key of a list's items is rarely meant by one that names no list.
-        let in_list = if name.contains('#') && !path.contains('#') { 0.25 } else { 0.0 };
-        strsim::normalized_damerau_levenshtein(name, path) + same_name - in_list
-    };
-    // The first of equals, which is nearer to the top.
-    let nearest = known
-        .map(|name| (likeness(name), name))
-        .reduce(|best, next| if next.0 > best.0 { next } else { best })
-        .filter(|(likeness, _)| *likeness > 0.5);
-    match nearest {
-        Some((_, name)) => {
-            format!("; did you mean {}?", at_place(name, place.as_deref().or(Some("0"))))
-        }
-        None => "; docs/job.md lists all keys, `paceline explain` those in use".to_owned(),
-    }
 }

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use toml::de::DeValue;
 
 use super::column_path::split_column;
-use super::key_spec::{DefaultCase, DefaultCondition, ValueKind};
+use super::key_spec::{DefaultCase, DefaultCondition, ValueKind, share_in_words};
 use super::layer_path::{LAYERS, layer_of};
 use super::layers::UsedKey;
 use super::problem::SettingOrigin;
@@ -219,7 +219,11 @@ impl RawJob {
         for (path, entry) in &mut job.entries {
             use ValueKind::{Path, ShareOrPath, Storage};
             let names_file = |kind| matches!(kind, Path | ShareOrPath | Storage);
-            if find_key(path).is_some_and(|key| names_file(key.kind)) {
+            let kind = find_key(path).map(|key| key.kind).filter(|kind| names_file(*kind));
+            // Checking refuses a share in words. Absolute, it would become a path.
+            let is_share = matches!((&kind, &entry.value), (Some(ShareOrPath), JobValue::Text(text))
+                if share_in_words(text).is_some());
+            if kind.is_some() && !is_share {
                 make_absolute(entry);
             }
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::check::JobChecker;
-use super::key_spec::ValueKind;
+use super::key_spec::{ValueKind, share_in_words};
 use super::link_rate::parse_rate;
 use super::memory_size::parse_memory;
 use super::problem::Problem;
@@ -120,8 +120,11 @@ impl JobChecker<'_> {
     }
 
     pub(super) fn path(&mut self, path: &str) -> PathBuf {
-        self.take(path, |value, _| match value {
-            JobValue::Text(text) if is_path(text) => Some(PathBuf::from(text)),
+        self.take(path, |value, kind| match (value, kind) {
+            (JobValue::Text(text), ValueKind::ShareOrPath) if share_in_words(text).is_some() => {
+                None
+            }
+            (JobValue::Text(text), _) if is_path(text) => Some(PathBuf::from(text)),
             _ => None,
         })
         .unwrap_or_default()

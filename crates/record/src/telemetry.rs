@@ -73,9 +73,9 @@ impl Telemetry {
             let needed = reserve_bytes.saturating_add(MARGIN_BYTES);
             if free < needed {
                 self.end(&format!(
-                    "{} has only {} MB free, and the model and a checkpoint may need {} MB",
+                    "{} has only {:.1} MB free, and the model and a checkpoint may need {} MB",
                     dir.display(),
-                    free / 1_000_000,
+                    free as f64 / 1e6,
                     needed.div_ceil(1_000_000),
                 ));
             }

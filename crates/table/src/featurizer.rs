@@ -8,7 +8,7 @@ use paceline_data::sparse::{FieldMap, MAX_FEATURES};
 use serde::{Deserialize, Serialize};
 
 use crate::column::{Column, ColumnRole, HASH_BITS};
-use crate::label::MOST_CLASSES;
+use crate::label::{MOST_CLASSES, MOST_GUESSED_CLASSES};
 use crate::text_format::TextFormat;
 
 /// The version of the description. It changes when an older program would misread it: version 2
@@ -161,6 +161,19 @@ impl Featurizer {
             _ => None,
         });
         classes.unwrap_or_default()
+    }
+
+    /// What is doubtful about the label: its values are many numbers, which are learned as classes.
+    pub(crate) fn label_doubt(&self) -> Option<String> {
+        let classes = self.classes();
+        let are_numbers = || classes.iter().all(|class| class.parse::<f64>().is_ok());
+        let label =
+            self.label().filter(|_| classes.len() > MOST_GUESSED_CLASSES && are_numbers())?;
+        Some(format!(
+            "the label {label:?} has {} different numbers, and each is a class of its own: \
+             Paceline predicts classes, not numbers",
+            classes.len()
+        ))
     }
 
     /// The name of the label's column, if there is one.

@@ -47,8 +47,20 @@ impl<'a> Fit<'a> {
     /// Learns from the rows of a file, which must have the columns of the first one.
     pub(crate) fn read(&mut self, path: &Path, table: TableText<'_>) -> Result<(), DataError> {
         if table.names() != self.names {
-            let what = "its columns are not those of the first file; give all files equal columns";
-            return Err(DataError::Sparse { path: path.into(), what: what.into() });
+            let (here, first) = (table.names(), &self.names);
+            let place = (0..first.len()).find(|&at| here.get(at) != first.get(at));
+            let differs = match place.map(|at| (at + 1, here.get(at), &first[at])) {
+                Some((number, Some(here), first)) => {
+                    format!("column {number} is {here:?}, not {first:?}")
+                }
+                Some((number, None, first)) => format!("column {number}, {first:?}, is missing"),
+                None => format!("it has {} columns, not {}", here.len(), first.len()),
+            };
+            let what = format!(
+                "its columns are not those of the first file: {differs}; give all files equal \
+                 columns"
+            );
+            return Err(DataError::Sparse { path: path.into(), what });
         }
         let (format, on_bad) = (self.format, self.on_bad);
         let stats: Vec<ColumnStats> = self.stats.iter().map(ColumnStats::like).collect();

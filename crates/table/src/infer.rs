@@ -5,7 +5,7 @@ use paceline_data::DataError;
 use crate::column::{CodeChoice, ColumnChoice, ColumnSpec, ScaleChoice};
 use crate::column_error::{missing_column, refused};
 use crate::column_names::is_unnamed;
-use crate::label::MOST_CLASSES;
+use crate::label::{MOST_CLASSES, MOST_GUESSED_CLASSES};
 use crate::sample::{ColumnSample, MOST_DISTINCT, TableSample};
 
 /// Names that a label is likely to have, in lower case.
@@ -15,8 +15,6 @@ const LABELS: [&str; 8] =
 const TEXT_WORDS: f64 = 3.0;
 /// A column is an identifier only if this many values differ.
 const LEAST_IDS: usize = 100;
-/// The most classes that a column without a telling name may have to be the label.
-const MOST_GUESSED_CLASSES: usize = 20;
 
 /// The longest part of a value that a message shows, in bytes.
 const LONGEST_SHOWN: usize = 40;
@@ -154,20 +152,35 @@ impl ColumnPlanner<'_> {
         let ends = [self.names.len().saturating_sub(1), 0];
         if let Some(place) = ends.into_iter().find(fits) {
             let count = self.sample.columns[place].values.len();
-            let end = if place == 0 { "first" } else { "last" };
-            return Ok((place, format!("the {end} column, with {count} different values")));
+            return Ok(if place == ends[0] {
+                (place, format!("the last column, with {count} different values"))
+            } else {
+                let numbers = self.last_column_of_numbers();
+                (place, format!("the first column, with {count} different values{numbers}"))
+            });
         }
-        let numbers = match (self.names.last(), self.sample.columns.last()) {
+        if let [name] = self.names {
+            return Err(refused(format!(
+                "there is only one column, {name:?}; set data.delimiter to the character between \
+                 two fields, or leave it out"
+            )));
+        }
+        let numbers = self.last_column_of_numbers();
+        Err(refused(format!(
+            "no column is the label: declare it, as in data.columns.NAME = \"label\"; NAME is the \
+             column's name, or its number from 1{numbers}"
+        )))
+    }
+
+    /// Why the last column is not the label, if it has numbers, as the end of a sentence.
+    fn last_column_of_numbers(&self) -> String {
+        match (self.names.last(), self.sample.columns.last()) {
             (Some(name), Some(sample)) if sample.is_numeric() => format!(
                 "; if you mean {name:?}, its values are numbers: Paceline predicts classes, not \
                  numbers"
             ),
             _ => String::new(),
-        };
-        Err(refused(format!(
-            "no column is the label: declare it, as in data.columns.NAME = \"label\"; NAME is the \
-             column's name, or its number from 1{numbers}"
-        )))
+        }
     }
 
     /// The classes 0 and 1, or -1 and 1, if the sample has no other label. They need no look at

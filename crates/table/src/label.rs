@@ -9,6 +9,9 @@ use crate::number;
 
 /// The most classes of a table: a cached row keeps its class in a byte.
 pub(crate) const MOST_CLASSES: usize = 256;
+/// The most classes that a column without a telling name may have to be the label, and that a label
+/// of numbers may have without a warning.
+pub(crate) const MOST_GUESSED_CLASSES: usize = 20;
 
 /// Finds the class of a label.
 #[derive(Clone, Debug)]

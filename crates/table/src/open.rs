@@ -236,6 +236,9 @@ fn learn(
     }
     let columns = fit.finish(1 << spec.bits).map_err(|error| of_file(&files[0], error))?;
     let featurizer = Featurizer::new(*format, columns, crosses.clone())?;
+    if let Some(doubt) = featurizer.label_doubt() {
+        let _ = observer.report(OpenReport::Note(&format!("warning: {doubt}")));
+    }
     Ok(if spec.number_fields { featurizer.with_number_fields() } else { featurizer })
 }
 

@@ -94,7 +94,9 @@ fn hold_out(
 ) -> Result<Listing, DataError> {
     let (all, wanted) = (train.files.len(), options.test_examples);
     if wanted >= all {
-        let what = format!("{wanted} of {all} pictures cannot be held out to test on");
+        let what = format!(
+            "{wanted} of {all} pictures cannot be held out to test on; set data.hold_out to fewer"
+        );
         return Err(DataError::Pictures { path: path.into(), what });
     }
     let labels = train.labels.iter().copied();

@@ -125,6 +125,8 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
         choose_model(&mut job);
     }
     keep_defaults(&mut job, resume.as_ref().map(|run| run.join(files::JOB)).as_deref());
+    let settings_warned = job.replaced_settings().filter(|_| !quiet && channel.is_none());
+    settings_warned.for_each(|warning| write_line(&format!("warning: {warning}")));
     let page = args.watch.then(|| PageProcess::prepare(&args.page)).transpose()?.map(Arc::new);
     let watch = page.clone();
     let options = TrainOptions { run_dir, resume, checkpoint, quiet, place, watch, bare: false };

@@ -1,5 +1,6 @@
 //! Rows of more than two classes.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::row_classes::RowClasses;
@@ -9,13 +10,13 @@ use crate::train_test::TrainTest;
 
 impl TrainTest<SparseRows> {
     /// Rows that were opened with [`LabelRule::Classes`](super::LabelRule::Classes), with the
-    /// labels of the training set, in ascending order, as classes.
+    /// labels of the training set, in ascending order, as classes. Errors name `test_path`.
     ///
     /// # Errors
     /// If there are fewer than two classes, or the test set has a label that the training set
     /// lacks.
-    pub fn with_label_classes(self) -> Result<Self, DataError> {
-        let classes = RowClasses::of(self.train.stored_labels(), &self.origin)?;
+    pub fn with_label_classes(self, test_path: Option<&Path>) -> Result<Self, DataError> {
+        let classes = RowClasses::of(self.train.stored_labels(), &self.origin, test_path)?;
         Ok(self.of_classes(classes))
     }
 

@@ -1,6 +1,7 @@
 //! Sparse rows as dense examples, for models that take vectors.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::row::StoredRow;
@@ -33,7 +34,10 @@ impl DenseRows {
     /// # Errors
     /// If there are more than [`MAX_DENSE_FEATURES`] features, fewer than two classes, or the test
     /// set has a label that the training set lacks.
-    pub fn of(set: TrainTest<SparseRows>) -> Result<TrainTest<Self>, DataError> {
+    pub fn of(
+        set: TrainTest<SparseRows>,
+        test_path: Option<&Path>,
+    ) -> Result<TrainTest<Self>, DataError> {
         let wrong = |what: String| DataError::Sparse { path: (&set.origin).into(), what };
         let features = set.train.features();
         if features > MAX_DENSE_FEATURES {
@@ -43,7 +47,7 @@ impl DenseRows {
                  any number"
             )));
         }
-        let classes = Arc::new(RowClasses::of(set.train.stored_labels(), &set.origin)?);
+        let classes = Arc::new(RowClasses::of(set.train.stored_labels(), &set.origin, test_path)?);
         Ok(set.map(|rows| DenseRows { rows, classes: classes.clone() }))
     }
 }

@@ -373,7 +373,7 @@ impl CacheRequest<'_> {
                 if held_out >= train.len() {
                     let all = train.len();
                     return wrong(format!(
-                        "{held_out} of {all} rows cannot be held out to test on"
+                        "{held_out} of {all} rows cannot be held out; set data.hold_out to fewer"
                     ));
                 }
                 TrainTest { train, test, .. } = spec.hold_out(&train, held_out)?;

@@ -1,5 +1,7 @@
 //! The classes of rows that have more than two.
 
+use std::path::Path;
+
 use super::label_rule::LabelRule;
 use crate::error::DataError;
 
@@ -14,20 +16,27 @@ pub(super) struct RowClasses {
 impl RowClasses {
     /// The labels of the training set, in ascending order, of rows that were opened with
     /// [`LabelRule::Classes`]. The sets of stored labels are those of training and test rows from
-    /// `origin`.
+    /// `origin`, test rows perhaps from `test_path`.
     ///
     /// # Errors
     /// If there are fewer than two classes, or the test set has a label that the training set
     /// lacks.
-    pub(super) fn of([train, test]: [[u64; 4]; 2], origin: &str) -> Result<Self, DataError> {
+    pub(super) fn of(
+        [train, test]: [[u64; 4]; 2],
+        origin: &str,
+        test_path: Option<&Path>,
+    ) -> Result<Self, DataError> {
         let wrong = |what: String| DataError::Sparse { path: origin.into(), what };
         let has = |set: &[u64; 4], label: usize| set[label / 64] >> (label % 64) & 1 == 1;
         let label_of = |stored: usize| stored as i64 + LabelRule::FIRST_CLASS;
         if let Some(unseen) = (0..256).find(|&label| has(&test, label) && !has(&train, label)) {
             let label = label_of(unseen);
-            return Err(wrong(format!(
-                "the test set has label {label}, which the training set lacks"
-            )));
+            let path = test_path.unwrap_or(Path::new(origin)).into();
+            let what = format!(
+                "test rows have the label {label}, which no training row has; train \
+                 on rows with it, or leave such rows out"
+            );
+            return Err(DataError::Sparse { path, what });
         }
         let stored: Vec<usize> = (0..256).filter(|&label| has(&train, label)).collect();
         if stored.len() < 2 {

@@ -57,7 +57,7 @@ fn libsvm_with_several_classes_becomes_dense_examples() {
         test_path: Some(dir.path("test.svm")),
         ..dir.spec(SparseKind::Libsvm, "train.svm")
     };
-    let set = DenseRows::of(open(&spec).unwrap()).unwrap();
+    let set = DenseRows::of(open(&spec).unwrap(), None).unwrap();
     assert_eq!((set.train.len(), set.train.shape(), set.train.classes()), (4, [1, 1, 3], 3));
     assert_eq!(set.train.class_names(), ["-1", "3", "7"]);
     let read = |rows: &DenseRows, example| {
@@ -72,13 +72,13 @@ fn libsvm_with_several_classes_becomes_dense_examples() {
     assert_eq!(read(&set.test, 0), (2, [0.0, 4.0, 0.0]));
 
     let unseen = SparseSpec { test_path: Some(dir.path("unseen.svm")), ..spec.clone() };
-    let error = DenseRows::of(open(&unseen).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("the test set has label 5"), "{error}");
+    let error = DenseRows::of(open(&unseen).unwrap(), None).unwrap_err().to_string();
+    assert!(error.contains("test rows have the label 5"), "{error}");
     // The cache of a model with two classes is another one, and says what to do.
     let error = open(&SparseSpec { labels: LabelRule::Binary, ..spec.clone() }).unwrap_err();
     assert!(error.to_string().contains("set model.kind = \"softmax\""), "{error}");
     let wide = SparseSpec { features: Some(100_000), ..spec };
-    let error = DenseRows::of(open(&wide).unwrap()).unwrap_err().to_string();
+    let error = DenseRows::of(open(&wide).unwrap(), None).unwrap_err().to_string();
     assert!(error.contains("at most 65536") && error.contains("logistic"), "{error}");
 }
 

@@ -61,7 +61,8 @@ export function draw(spec, view) {
   const xs = view.range ?? view.domain ?? extent(lines.map(line => line.x));
   const stack = spec.kind === 'stack' ? stacked(lines) : null;
   const isLog = view.log && spec.logs && lines.length > 0;
-  const ys = stack ? [0, 100] : valueRange(spec, lines, xs, isLog);
+  const found = stack ? [0, 100] : valueRange(spec, lines, xs, isLog);
+  const ys = found ?? (isLog ? [0.1, 1] : [0, 1]);
   const toX = x => plot.left + ((x - xs[0]) / (xs[1] - xs[0] || 1)) * (plot.right - plot.left);
   const part = isLog
     ? y => Math.log(Math.max(y, ys[0]) / ys[0]) / Math.log(ys[1] / ys[0])
@@ -70,7 +71,7 @@ export function draw(spec, view) {
   const fromX = px => xs[0] + ((px - plot.left) / (plot.right - plot.left)) * (xs[1] - xs[0]);
   const clip = `clip-${spec.id}${view.file ? '-file' : ''}`;
   const body = [
-    axes(spec, view, theme, plot, xs, lines.length ? ys : null, toX, toY, isLog),
+    axes(spec, view, theme, plot, xs, lines.length ? found : null, toX, toY, isLog),
     `<clipPath id="${clip}">`,
     svgElement('rect', {
       x: plot.left,
@@ -83,12 +84,12 @@ export function draw(spec, view) {
     stack ? areas(stack, toX, toY) : curves(lines, toX, toY),
     '</g>',
   ];
-  if (!lines.length)
+  if (!lines.length || !found)
     body.push(
       text(
         (plot.left + plot.right) / 2,
         (plot.top + plot.bottom) / 2,
-        absence(spec, view),
+        lines.length ? 'no data in this range' : absence(spec, view),
         theme.dim,
         'middle',
       ),
@@ -114,12 +115,18 @@ function extent(columns) {
   return low < high ? [low, high] : Number.isFinite(low) ? [low, low + 1] : [0, 1];
 }
 
-// From the least to the greatest drawn value; of the noise around a curve, the middle 94 %.
+// From the least to the greatest drawn value; of the noise around a curve, the middle 94 %. Null if
+// nothing is drawn in the range.
 function valueRange(spec, lines, xs, isLog) {
   let low = Infinity,
     high = -Infinity;
   const noise = [];
-  for (const line of lines)
+  for (const line of lines) {
+    for (const y of crossings(line, xs)) {
+      if (isLog && y <= 0) continue;
+      low = Math.min(low, y);
+      high = Math.max(high, y);
+    }
     for (let i = 0; i < line.v.length; i++) {
       if (line.x[i] < xs[0] || line.x[i] > xs[1]) continue;
       const y = line.v[i];
@@ -129,13 +136,14 @@ function valueRange(spec, lines, xs, isLog) {
       if (line.lo) noise.push(line.lo[i], line.hi[i]);
       else if (line.smooth) noise.push(line.raw[i]);
     }
+  }
   if (noise.length > 20) {
     noise.sort((a, b) => a - b);
     const at = share => noise[Math.floor(share * (noise.length - 1))];
     low = Math.min(low, isLog ? Math.max(at(0.03), low / 10) : at(0.03));
     high = Math.max(high, at(0.97));
   }
-  if (!(low <= high)) return isLog ? [0.1, 1] : [0, 1];
+  if (!(low <= high)) return null;
   if (isLog) return low < high ? [low / 1.05, high * 1.05] : [low / 2, high * 2];
   if (spec.fromZero) low = Math.min(0, low);
   // Where all values are zero, an axis of whole bytes.
@@ -145,6 +153,19 @@ function valueRange(spec, lines, xs, isLog) {
     low >= 0 ? (spec.fromZero ? 0 : Math.max(0, low - pad)) : low - pad,
     Math.min(high + pad, Math.max(spec.most ?? Infinity, high)),
   ];
+}
+
+// The values at which a line enters and leaves a range in the middle between two points.
+function crossings(line, range) {
+  const values = [];
+  for (const edge of range) {
+    const after = line.x.findIndex(x => x > edge);
+    if (after <= 0 || line.x[after - 1] === edge) continue;
+    const [from, to] = [line.x[after - 1], line.x[after]];
+    const share = (edge - from) / (to - from);
+    values.push(line.v[after - 1] + share * (line.v[after] - line.v[after - 1]));
+  }
+  return values;
 }
 
 function axes(spec, view, theme, plot, xs, ys, toX, toY, isLog) {

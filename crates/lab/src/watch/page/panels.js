@@ -239,12 +239,19 @@ function phases(run, task, theme) {
     axis: '% of the time',
     unit: '%',
     kind: 'stack',
-    series: names.phases.map(phase => ({
-      label: phase,
-      color: theme.phases[phase],
-      curve: curve(run, task, names.phaseTags[phase]),
-    })),
+    series: names.phases
+      .map(phase => ({
+        label: phase,
+        color: theme.phases[phase],
+        curve: curve(run, task, names.phaseTags[phase]),
+      }))
+      .filter(phase => run.about.tasks.length > 1 || takesTime(phase.curve)),
   };
+}
+
+// Whether a phase ever takes half a percent of the time: a task alone exchanges nothing.
+function takesTime(phase) {
+  return phase?.v.some(percent => percent >= 0.5) ?? false;
 }
 
 function perTask(id, title, axis, unit, run, all, color, columns) {
