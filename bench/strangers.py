@@ -9,6 +9,7 @@ that the attack itself takes, the growth of the server's memory and whether a wo
 
 import json
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -18,8 +19,9 @@ import threading
 import time
 from pathlib import Path
 
-# The version of the protocol.
-VERSION = 9
+FRAMES = Path(__file__).parent.parent / "crates/exchange/src/frame.rs"
+# A server refuses another version before it has to prove anything.
+VERSION = int(re.search(r"PROTOCOL_VERSION: u16 = (\d+)", FRAMES.read_text())[1])
 
 
 def server_of(run):

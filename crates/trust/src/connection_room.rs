@@ -1,8 +1,10 @@
 //! A bounded room for connections.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::address_crowds::surplus_connection;
 
 /// A bounded room for connections, such as those that have not proved that they belong to the run.
 /// When it is full, one leaves: of the address that most of them come from, the one that has waited
@@ -107,15 +109,6 @@ impl<C> Waiting<C> {
         let at = surplus_connection(addresses.zip(0..))?;
         self.connections.remove(at)
     }
-}
-
-/// The connection that makes room for others: of the address that most come from, the first. Each
-/// connection is its address and what tells it from the others, which rises with its arrival.
-pub fn surplus_connection<T: Ord>(waiting: impl Iterator<Item = (IpAddr, T)> + Clone) -> Option<T> {
-    let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
-    waiting.clone().for_each(|(address, _)| *by_address.entry(address).or_default() += 1);
-    let most = by_address.values().max()?;
-    waiting.filter(|(address, _)| by_address[address] == *most).map(|(_, own)| own).min()
 }
 
 #[cfg(test)]

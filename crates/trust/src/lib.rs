@@ -30,6 +30,7 @@
 // The example of the README is compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
+mod address_crowds;
 mod connection_room;
 mod credentials;
 mod handshake;
@@ -42,7 +43,8 @@ mod random;
 mod seal;
 mod tls;
 
-pub use connection_room::{ConnectionPlace, ConnectionRoom, surplus_connection};
+pub use address_crowds::{AddressCrowds, surplus_connection};
+pub use connection_room::{ConnectionPlace, ConnectionRoom};
 pub use credentials::Credentials;
 pub use handshake::{
     Accepted, Answered, CHALLENGE_BYTES, Claims, Dialer, FIRST_BYTES, HandshakeAcceptor,

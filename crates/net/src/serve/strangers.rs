@@ -15,7 +15,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use paceline_exchange::{FrameKind, Header, Hello, Level, PeerRole, Refusal, RefuseCode};
 use paceline_trust::{
-    Accepted, Claims, Credentials, FrameKeys, FrameSealer, HandshakeError, surplus_connection,
+    Accepted, AddressCrowds, Claims, Credentials, FrameKeys, FrameSealer, HandshakeError,
 };
 
 use crate::inbound::{Inbound, ReadProgress};
@@ -62,6 +62,8 @@ pub(super) struct Strangers {
     /// By token; free places are used again.
     places: Vec<Option<Stranger>>,
     free: Vec<usize>,
+    /// When each was accepted, and its token.
+    crowds: AddressCrowds<(Instant, usize)>,
     most: usize,
 }
 
@@ -91,8 +93,8 @@ struct ProvedStranger {
 impl Strangers {
     /// A room without strangers; their sockets wake the poll of this registry.
     pub(super) fn new(registry: Registry, credentials: Credentials) -> Self {
-        let (places, free) = (Vec::new(), Vec::new());
-        Self { registry, credentials, places, free, most: MAX_STRANGERS }
+        let (places, free, crowds) = (Vec::new(), Vec::new(), AddressCrowds::default());
+        Self { registry, credentials, places, free, crowds, most: MAX_STRANGERS }
     }
 
     /// Takes in a new connection, and sends another one away if the room is full. Returns why a
@@ -125,6 +127,7 @@ impl Strangers {
         let accepting = Accepting::new(&self.credentials, requires_seals);
         let state = StrangerState::Opening(Box::new(accepting));
         let accepted = Instant::now();
+        self.crowds.enter(address.ip(), (accepted, place));
         self.places[place] = Some(Stranger { stream, address, accepted, state });
         dismissed
     }
@@ -161,9 +164,7 @@ impl Strangers {
 
     /// Sends away the stranger that has waited longest, of the address with most strangers.
     pub(super) fn make_room(&mut self) -> Option<Dismissal> {
-        let present = (0..).zip(&self.places).filter_map(|(at, s)| Some((at, s.as_ref()?)));
-        let (_, place) =
-            surplus_connection(present.map(|(at, s)| (s.address.ip(), (s.accepted, at))))?;
+        let (_, place) = self.crowds.surplus()?;
         let Stranger { address, .. } = self.remove(place)?;
         Some(Dismissal::new("too many connections without Hello", address))
     }
@@ -171,6 +172,7 @@ impl Strangers {
     fn remove(&mut self, place: usize) -> Option<Stranger> {
         let mut stranger = self.places.get_mut(place)?.take()?;
         self.free.push(place);
+        self.crowds.leave(stranger.address.ip(), (stranger.accepted, place));
         let _ = self.registry.deregister(stranger.stream.socket_mut());
         Some(stranger)
     }
