@@ -1,8 +1,8 @@
 //! The inner loops that models are built of, from the crate `paceline-kernels`.
 
 pub use paceline_kernels::{
-    AlignedBuffer, Compactor, OutputMode, Weighted, add_scaled, all_finite, all_finite_bf16,
-    bf16_add, bf16_decode, bf16_encode, bf16_encode_change, dense_backward_bias,
+    AlignedBuffer, Compactor, OutputMode, OwnLines, Weighted, add_scaled, all_finite,
+    all_finite_bf16, bf16_add, bf16_decode, bf16_encode, bf16_encode_change, dense_backward_bias,
     dense_backward_inputs, dense_backward_weights, dense_forward, each, scale, set_scaled_pair,
 };
 pub(crate) use paceline_kernels::{

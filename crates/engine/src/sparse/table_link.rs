@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use paceline_exchange::{ChunkMarks, SlotMark};
+use paceline_model::kernels::OwnLines;
 use paceline_model::{ParamTable, SparseModel, Table};
 use paceline_net::LinkOutcome;
 use paceline_observe::{Phase, PhaseClock, TableUse};
@@ -21,16 +22,12 @@ use crate::settings::TrainSettings;
 /// What the threads of a run share.
 pub(crate) struct SharedTable {
     table: ParamTable,
-    /// Updates made.
-    steps: AtomicU64,
+    /// Updates made. Other threads read the table beside it with every key.
+    steps: OwnLines<AtomicU64>,
     stopping: AtomicBool,
     /// The next step of each thread.
-    slots: Vec<SlotStep>,
+    slots: Vec<OwnLines<AtomicU64>>,
 }
-
-/// The next step of a thread, on a cache line of its own.
-#[repr(align(64))]
-struct SlotStep(AtomicU64);
 
 impl SharedTable {
     /// The table that a run of `threads` threads starts from.
@@ -60,9 +57,9 @@ impl SharedTable {
     fn with_steps(table: ParamTable, steps: u64, slots: Vec<u64>) -> Self {
         Self {
             table,
-            steps: AtomicU64::new(steps),
+            steps: OwnLines(AtomicU64::new(steps)),
             stopping: AtomicBool::new(false),
-            slots: slots.into_iter().map(|step| SlotStep(AtomicU64::new(step))).collect(),
+            slots: slots.into_iter().map(|step| OwnLines(AtomicU64::new(step))).collect(),
         }
     }
 
@@ -137,7 +134,7 @@ impl<'a> TableLink<'a> {
 
     /// An update starts; the number of updates before it.
     pub(super) fn begin_update(&mut self) -> u64 {
-        self.shared.steps.fetch_add(1, Ordering::Relaxed)
+        self.shared.steps.0.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The update is made.
@@ -163,7 +160,7 @@ impl Link for TableLink<'_> {
     }
 
     fn global_step(&self) -> u64 {
-        self.shared.steps.load(Ordering::Relaxed)
+        self.shared.steps.0.load(Ordering::Relaxed)
     }
 
     fn table_use(&self) -> Option<TableUse> {

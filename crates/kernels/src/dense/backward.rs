@@ -116,13 +116,18 @@ impl GradSums<'_> {
     ) {
         let Self { inputs, outputs, x, delta, mode, input } = self;
         let columns = input..(input + C * S::F32_LANES).min(inputs);
+        let is_whole = columns.len() == C * S::F32_LANES;
         let mut sums = [[simd.splat_f32s(0.0); C]; K];
         if mode == OutputMode::Add {
             for (k, sums) in sums.iter_mut().enumerate() {
-                *sums = load::<S, C>(simd, &grad[(first + k) * inputs..][columns.clone()]);
+                let grad = &grad[(first + k) * inputs..][columns.clone()];
+                *sums = if is_whole {
+                    load_whole::<S, C>(simd, grad)
+                } else {
+                    load::<S, C>(simd, grad)
+                };
             }
         }
-        let is_whole = columns.len() == C * S::F32_LANES;
         for (x, delta) in x.chunks_exact(inputs).zip(delta.chunks_exact(outputs)) {
             // An index that could panic would have the compiler spill all sums to memory.
             let Some(x) = x.get(columns.clone()) else { break };
@@ -165,6 +170,12 @@ fn load<S: Simd, const C: usize>(simd: S, from: &[f32]) -> [S::f32s; C] {
 /// As much of `C` vectors as there is room for.
 #[inline(always)]
 fn store<S: Simd, const C: usize>(simd: S, to: &mut [f32], vectors: &[S::f32s; C]) {
+    // A store of a part calls a function, for which all sums would be spilled to memory.
+    let (whole, _) = S::as_mut_simd_f32s(to);
+    if let Some(whole) = whole.first_chunk_mut::<C>() {
+        *whole = *vectors;
+        return;
+    }
     for (vector, to) in vectors.iter().zip(to.chunks_mut(S::F32_LANES)) {
         simd.partial_store_f32s(to, *vector);
     }

@@ -12,7 +12,7 @@ const DIGITS: usize = 1 << DIGIT;
 /// Fewer pairs than this are sorted by comparison.
 const FEW: usize = 128;
 /// The most raw keys for which leaving them unsorted is faster.
-const UNSORTED: usize = 8_192;
+const UNSORTED: usize = 16_384;
 /// Hash buckets for each raw key: the more, the fewer keys share one.
 const BUCKETS: usize = 4;
 

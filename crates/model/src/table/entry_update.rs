@@ -160,8 +160,7 @@ impl EntryTable {
                 load_all(&entry[state * width..][which.clone()], &mut column[at * len..][..len]);
             }
         }
-        let all = entries.len() * len;
-        let (numbers, spare) = columns.split_at_mut(cells);
+        let (all, (numbers, spare)) = (entries.len() * len, columns.split_at_mut(cells));
         let grad = if is_whole {
             grad
         } else {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::atomic_cells::{AtomicCell, AtomicCells};
+use crate::kernels::OwnLines;
 
 /// The first slab has room for two to the power of this many entries.
 const FIRST: u32 = 12;
@@ -21,8 +22,9 @@ pub(super) struct Slabs {
     /// Cells of an entry.
     len: usize,
     slabs: [OnceLock<AtomicCells>; SLABS],
-    used: AtomicU32,
-    freed: Mutex<FreedEntries>,
+    // These change with each new entry, and the fields above are read with every key.
+    used: OwnLines<AtomicU32>,
+    freed: OwnLines<Mutex<FreedEntries>>,
 }
 
 /// Entries that are not used any more.
@@ -55,7 +57,7 @@ impl Slabs {
             self.entry(number).iter().for_each(|cell| cell.set_bits(0));
             return number;
         }
-        let number = self.used.fetch_add(1, Ordering::Relaxed);
+        let number = self.used.0.fetch_add(1, Ordering::Relaxed);
         assert!(number < MOST, "too many entries");
         number
     }
@@ -68,7 +70,7 @@ impl Slabs {
     }
 
     fn freed(&self) -> MutexGuard<'_, FreedEntries> {
-        self.freed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.freed.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The cells of an entry.
@@ -77,8 +79,8 @@ impl Slabs {
         let shifted = number + (1 << FIRST);
         let slab = u32::BITS - 1 - FIRST - shifted.leading_zeros();
         let at = (shifted - (1 << (FIRST + slab))) as usize;
-        let room = 1usize << (FIRST + slab);
-        let zeros = || AtomicCells::zeros(room * self.len).unwrap_or_else(|why| panic!("{why}"));
+        let len = self.len << (FIRST + slab);
+        let zeros = || AtomicCells::zeros(len).unwrap_or_else(|why| panic!("{why}"));
         let cells = self.slabs[slab as usize].get_or_init(zeros);
         &cells.all()[at * self.len..][..self.len]
     }
@@ -86,8 +88,7 @@ impl Slabs {
     /// Entries taken and not freed.
     pub(super) fn used(&self) -> u32 {
         let freed = self.freed();
-        let free = freed.ready.len() + freed.resting.len();
-        self.used.load(Ordering::Relaxed) - free as u32
+        self.used.0.load(Ordering::Relaxed) - (freed.ready.len() + freed.resting.len()) as u32
     }
 }
 
