@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -229,6 +230,7 @@ fn the_file_for_joining_goes_with_a_killed_launcher_and_a_stale_one_is_reported(
     });
     // If all processes are killed at once, none can remove the file.
     fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let why = sandbox.fails(2, &["worker", "--join", "run"]);
     assert_says(
         &why,
