@@ -61,7 +61,7 @@ pub(crate) fn check_documentation() -> ChoreResult {
 /// Runs every other test, most of them with this many at once.
 pub(crate) fn check(threads: usize) -> ChoreResult {
     check_together(threads)?;
-    let mut rest = tests_of(&["--test", "process"]);
+    let mut rest = tests();
     rest.args(["--", ONE_BY_ONE]);
     run(rest.env("RUST_TEST_THREADS", "1"))
 }
@@ -85,16 +85,11 @@ fn check_together(threads: usize) -> ChoreResult {
 }
 
 /// The tests except for those in the documentation. Programs in `examples/` are not compiled: the
-/// tests that run them include them.
+/// tests that run them include them. Those that run apart are filtered by name: for fewer packages
+/// or targets, cargo would compile some of them again, with other features.
 fn tests() -> Command {
-    tests_of(&["--lib", "--bins", "--tests"])
-}
-
-/// The tests in these targets of all packages: with fewer packages, cargo would compile some of
-/// them again with other features.
-fn tests_of(targets: &[&str]) -> Command {
     let mut tests = cargo(&["test", "--profile", "ci", "--workspace", "--locked"]);
-    tests.args(targets);
+    tests.args(["--lib", "--bins", "--tests"]);
     tests
 }
 
