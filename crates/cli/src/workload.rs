@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use paceline_engine::{ModelSizing, ModelSource, Shuffle, TrainError, TrainingData, Workload};
-use paceline_model::{Logistic, Model, Network, Softmax};
+use paceline_model::{Logistic, Model, Network, Softmax, SparseModel};
 
 use paceline_job::{DataKind, DataShape, ModelKind, NetworkPlan, Plan, shape_of};
 
@@ -38,7 +38,7 @@ pub(crate) fn model_source(plan: &Plan, shape: DataShape) -> ModelSource {
         return ModelSource::Sparse(Arc::new(build));
     }
     if kind.is_sparse() {
-        return ModelSource::Sparse(Arc::new(move || Box::new(logistic(shape, negatives))));
+        return ModelSource::Sparse(Arc::new(move || logistic(shape, negatives)));
     }
     let for_patches = move |sizing: ModelSizing| {
         let model = Softmax::for_patches(shape.inputs(), shape.classes, sizing.threads);
@@ -49,9 +49,7 @@ pub(crate) fn model_source(plan: &Plan, shape: DataShape) -> ModelSource {
     ModelSource::Dense {
         build: Arc::new(move |sizing| match &kind {
             ModelKind::Softmax => Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
-            ModelKind::Logistic { .. } | ModelKind::Factors(_) => {
-                Ok(Box::new(logistic(shape, negatives)))
-            }
+            ModelKind::Logistic { .. } | ModelKind::Factors(_) => Ok(logistic(shape, negatives)),
             ModelKind::Network(network) => build_network(network, shape, sizing),
         }),
         build_for_patches: is_softmax.then(|| Arc::new(for_patches) as _),
@@ -59,8 +57,10 @@ pub(crate) fn model_source(plan: &Plan, shape: DataShape) -> ModelSource {
 }
 
 /// Logistic regression that trains on this share of the negative rows.
-fn logistic(shape: DataShape, negatives: f64) -> Logistic {
-    Logistic::new(shape.inputs()).sampled_negatives(negatives)
+///
+/// This crate is not optimised, so it must not box the model itself: `SparseLinear` is generic.
+fn logistic(shape: DataShape, negatives: f64) -> Box<dyn SparseModel> {
+    Logistic::new(shape.inputs()).sampled_negatives(negatives).boxed()
 }
 
 fn build_network(

@@ -85,6 +85,12 @@ impl Logistic {
         self.loss.offset = -share.ln() as f32;
         self
     }
+
+    /// The model as an object, compiled with this crate's settings instead of the caller's.
+    #[inline(never)]
+    pub fn boxed(self) -> Box<dyn SparseModel> {
+        Box::new(self)
+    }
 }
 
 impl<L: ScoreLoss> SparseLinear<L> {

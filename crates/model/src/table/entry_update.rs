@@ -89,8 +89,9 @@ impl EntryTable {
                 *entry = self.admit(step, key);
             }
             let entries = &entries[..some.len()];
+            let mut linear = 0;
             if let EntryRule::LinearFtrl(ftrl) = self.rule {
-                let linear = self.birth.linear;
+                linear = self.birth.linear;
                 let rates = [self.rate.get(), self.spec.weights.rate_at(step)];
                 let [before, now] = rates.map(|rate| ftrl.at_rate(rate));
                 for (entry, grad) in entries.iter().zip(grad.chunks_exact(width)) {
@@ -102,18 +103,11 @@ impl EntryTable {
                     }
                 }
             }
-            for from in (self.plain_columns().start..width).step_by(BLOCK) {
+            // The other columns: by the optimizer itself, or by AdaGrad beside FTRL.
+            for from in (linear..width).step_by(BLOCK) {
                 let part = EntryPart { entries, columns: from..width.min(from + BLOCK) };
                 self.update_part(step, Group::Weights, part, grad, columns);
             }
-        }
-    }
-
-    /// The columns of features that the optimizer itself updates, or AdaGrad in place of FTRL.
-    fn plain_columns(&self) -> Range<usize> {
-        match self.rule {
-            EntryRule::Plain => 0..self.width,
-            EntryRule::LinearFtrl(_) => self.birth.linear..self.width,
         }
     }
 
