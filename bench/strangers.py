@@ -1,10 +1,11 @@
 """Measures what strangers cost a run: idle connections and bad handshakes, on this machine alone.
 
-    python3 bench/strangers.py target/release/paceline [IDLE [BAD_PER_SECOND [SECONDS]]]
+    python3 bench/strangers.py target/release/paceline [IDLE [BAD_PER_SECOND [SECONDS [TURNS]]]]
 
-It trains `async` softmax with one server and two workers, first in peace and then with IDLE idle
-connections and BAD_PER_SECOND wrong handshakes a second, and prints both rates, the processor time
-that the attack itself takes, the growth of the server's memory and whether a worker was refused.
+It trains `async` softmax with one server and two workers: in peace, and with IDLE idle connections
+and BAD_PER_SECOND wrong handshakes a second. Half of the attacks send their wrong proof at once
+(hasty), half wait for the server's challenge (patient). It prints the rates, the processor time that
+the attack itself takes, the growth of the server's memory and whether a worker was refused.
 """
 
 import json
@@ -22,6 +23,7 @@ from pathlib import Path
 FRAMES = Path(__file__).parent.parent / "crates/exchange/src/frame.rs"
 # A server refuses another version before it has to prove anything.
 VERSION = int(re.search(r"PROTOCOL_VERSION: u16 = (\d+)", FRAMES.read_text())[1])
+PROOF_BYTES = 32
 
 
 def server_of(run):
@@ -53,14 +55,18 @@ def rss_bytes(pid):
 class Attack:
     """Keeps idle connections open and makes bad handshakes, until it is stopped."""
 
-    def __init__(self, address, idle, bad_per_second):
+    def __init__(self, address, idle, bad_per_second, is_patient):
         self.address, self.idle, self.bad_per_second = address, idle, bad_per_second
+        self.is_patient = is_patient
         self.made, self.failed, self.cpu, self.stopped = 0, 0, 0.0, False
         # The first message of a handshake, which the server answers with a proof of its own, and a
         # wrong proof: magic, version, seals, role, slot, incarnation, nonce, proof.
         first = b"PACE" + VERSION.to_bytes(2, "little") + bytes([1, 0]) + bytes(12) + os.urandom(32)
-        self.bad = first + bytes(32)
-        self.threads = [threading.Thread(target=self.hold), threading.Thread(target=self.knock)]
+        self.bad = first + bytes(PROOF_BYTES)
+        # A patient stranger waits for the server, so several of them come at a time.
+        self.knockers = 16 if is_patient else 1
+        knockers = [threading.Thread(target=self.knock) for _ in range(self.knockers)]
+        self.threads = [threading.Thread(target=self.hold), *knockers]
 
     def start(self):
         [thread.start() for thread in self.threads]
@@ -93,20 +99,24 @@ class Attack:
     def knock(self):
         begun, done, since = time.monotonic(), 0, time.thread_time()
         while not self.stopped:
-            due = int((time.monotonic() - begun) * self.bad_per_second)
+            due = int((time.monotonic() - begun) * self.bad_per_second / self.knockers)
             while done < due and not self.stopped:
                 try:
                     with self.connect() as stream:
-                        stream.send(self.bad)
+                        if self.is_patient:
+                            stream.send(self.bad[:-PROOF_BYTES])
+                            stream.recv(1024)
+                            stream.send(self.bad[-PROOF_BYTES:])
+                        else:
+                            stream.send(self.bad)
                 except OSError:
                     self.failed += 1
                 done += 1
             time.sleep(0.001)
-        self.knocked = done
         self.cpu += time.thread_time() - since
 
 
-def train(program, seconds, idle, bad_per_second):
+def train(program, seconds, idle, bad_per_second, is_patient=False):
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         settings = [
@@ -126,7 +136,7 @@ def train(program, seconds, idle, bad_per_second):
         server, address = found
         time.sleep(0.5)
         before = peak = rss_bytes(server)
-        attack = Attack(address, idle, bad_per_second)
+        attack = Attack(address, idle, bad_per_second, is_patient)
         if idle or bad_per_second:
             attack.start()
         while process.poll() is None:
@@ -154,17 +164,24 @@ def train(program, seconds, idle, bad_per_second):
 
 def main():
     program = os.path.abspath(sys.argv[1])
-    idle, bad, seconds = ([int(word) for word in sys.argv[2:]] + [10_000, 5_000, 30])[:3]
+    given = [int(word) for word in sys.argv[2:]]
+    idle, bad, seconds, turns = given + [10_000, 5_000, 30, 1][len(given) :]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    peace = train(program, seconds, 0, 0)
-    war = train(program, seconds, idle, bad)
-    cores = os.cpu_count()
-    share = war["attack_cpu_s"] / (seconds * cores)
-    print(f"peace   {peace['steps_per_second']:10.0f} steps/s")
-    print(f"attack  {war['steps_per_second']:10.0f} steps/s  {war}")
-    ratio = war["steps_per_second"] / peace["steps_per_second"]
-    print(f"ratio {ratio:.3f}; the attack itself takes {100 * share:.1f} % of {cores} cores")
+    capacity = seconds * os.cpu_count()
+    for _ in range(turns):
+        peace = train(program, seconds, 0, 0)
+        print(f"peace    {peace['steps_per_second']:10.0f} steps/s", flush=True)
+        for kind in ("hasty", "patient"):
+            war = train(program, seconds, idle, bad, kind == "patient")
+            ratio = war["steps_per_second"] / peace["steps_per_second"]
+            share = war["attack_cpu_s"] / capacity
+            print(f"{kind:8} {war['steps_per_second']:10.0f} steps/s  {war}")
+            print(
+                f"  {100 * (1 - ratio):.1f} % fewer steps, of which the attack itself takes "
+                f"{100 * share:.1f} % of the processors: {100 * (1 - ratio - share):.1f} % beyond it",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ fn thousands_of_bad_handshakes_leave_the_log_short() {
     }
     launched.wait_for_more_steps();
     let log = sandbox.run_folder("run").log("ps:0");
-    assert_says(&log, &["a stranger: the token is not this run's (127.0.0.1:"]);
+    assert_says(&log, &["a stranger: it does not wait for the challenge (127.0.0.1:"]);
     assert!(log.lines().count() < 200, "{attempts} attempts fill the log: {log}");
     end_unharmed(&sandbox, launched);
 }
@@ -257,9 +257,13 @@ fn recorded_bytes_are_refused_and_the_honest_worker_keeps_its_slot() {
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.write_all(&whole).unwrap();
         wait_for_close(stream);
+        let (mut stream, _) = challenged(&address, &recorded);
+        stream.write_all(&whole[FIRST_BYTES..]).unwrap();
+        wait_for_close(stream);
     }
     launched.wait_for_more_steps();
-    assert_says(&sandbox.run_folder("run").log("ps:0"), &["the token is not this run's"]);
+    let log = sandbox.run_folder("run").log("ps:0");
+    assert_says(&log, &["the token is not this run's", "it does not wait for the challenge"]);
     end_unharmed(&sandbox, launched);
 }
 

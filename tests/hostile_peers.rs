@@ -139,10 +139,16 @@ fn invalid_peers_are_refused_with_a_reason_and_do_no_harm() {
         (frame(FrameKind::Push, &[0; 64]), not_paceline),
         (frame(FrameKind::Hello, &older.encode()), is_older),
         (newer.first().to_vec(), is_newer),
-        ([&dialer("", &hello()).first()[..], &[7; 32]].concat(), "the token is not this run's"),
-        ([&dialer(&token, &hello()).first()[..], &[7; 32]].concat(), "the token is not this run's"),
+        ([&dialer(&token, &hello()).first()[..], &[7; 32]].concat(), "does not wait for the chall"),
     ] {
         refused_within(reason, &|| send(&address, &bytes));
+    }
+    for token in ["", &token] {
+        refused_within("the token is not this run's", &|| {
+            let (mut stream, _) = challenged(&address, &dialer(token, &hello()));
+            stream.write_all(&[7; 32]).unwrap();
+            wait_for_close(stream);
+        });
     }
     // A wrong token shows on both sides.
     let (_, proof) = challenged(&address, &dialer("wrong", &hello()));

@@ -30,6 +30,9 @@ pub(crate) enum OpeningError {
     /// What makes the handshake fail may have been changed on the way.
     #[error("{}", doubt(.0))]
     Doubtful(HandshakeError),
+    /// A dialer has answered before it was asked, so it does not know the secret.
+    #[error("it does not wait for the challenge")]
+    Unasked,
     /// The first version of the protocol without a handshake was 9.
     #[error("protocol version {0}, not {PROTOCOL_VERSION}")]
     OlderVersion(u16),
@@ -206,6 +209,11 @@ impl Accepting {
             let (service, version) = (Service::Training, PROTOCOL_VERSION);
             match HandshakeAcceptor::challenge(credentials, service, version, seals, first) {
                 Ok((acceptor, challenge)) => {
+                    // Without the challenge there is no proof. A dialer that sends one already
+                    // gets no answer, which would be a third of what such a connection costs.
+                    if self.proof.read(stream)?.is_some() || self.proof.received > 0 {
+                        return Err(OpeningError::Unasked);
+                    }
                     write(stream, &challenge)?;
                     self.acceptor = Some(acceptor);
                 }

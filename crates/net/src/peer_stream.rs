@@ -22,18 +22,22 @@ impl PeerStream {
         peer: &str,
     ) -> io::Result<Self> {
         let tls = credentials.tls().map(|identity| identity.dial(peer)).transpose();
-        Self::new(socket, tls.map_err(io::Error::other)?)
+        let address = socket.peer_addr()?;
+        Ok(Self::new(socket, address, tls.map_err(io::Error::other)?))
     }
 
-    /// The stream of a socket that another task has connected to this one.
-    pub(crate) fn accept(socket: TcpStream, credentials: &Credentials) -> io::Result<Self> {
+    /// The stream of a socket that another task has connected to this one from an address.
+    pub(crate) fn accept(
+        socket: TcpStream,
+        peer: SocketAddr,
+        credentials: &Credentials,
+    ) -> io::Result<Self> {
         let tls = credentials.tls().map(|identity| identity.accept()).transpose()?;
-        Self::new(socket, tls)
+        Ok(Self::new(socket, peer, tls))
     }
 
-    pub(crate) fn new(socket: TcpStream, tls: Option<TlsSession>) -> io::Result<Self> {
-        let peer = socket.peer_addr()?;
-        Ok(Self { socket, peer, tls: tls.map(Mutex::new) })
+    fn new(socket: TcpStream, peer: SocketAddr, tls: Option<TlsSession>) -> Self {
+        Self { socket, peer, tls: tls.map(Mutex::new) }
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {

@@ -23,7 +23,8 @@ fn connected(poll: &Poll) -> (TcpStream, StdStream) {
 fn an_end_in_the_middle_of_a_frame_is_noticed_though_one_event_announces_both() {
     let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(4));
     let (own, mut other) = connected(&poll);
-    let own = PeerStream::new(own, None).unwrap();
+    let peer = own.peer_addr().unwrap();
+    let own = PeerStream::accept(own, peer, &Credentials::with_token(b"secret")).unwrap();
     let mut connection = FramedConnection::<(), ()>::new(own, None);
     let header = Header::new(FrameKind::Abort, 100);
     other.write_all(&[&header.encode()[..], &[b'x'; 30]].concat()).unwrap();

@@ -57,7 +57,8 @@ impl PeerListener {
             let Ok((mut stream, peer)) = self.listener.accept() else { break };
             let is_ready = set_options(&stream).is_ok()
                 && poll.registry().register(&mut stream, UNIDENTIFIED, BOTH_WAYS).is_ok();
-            let Some(stream) = PeerStream::accept(stream, credentials).ok().filter(|_| is_ready)
+            let Some(stream) =
+                PeerStream::accept(stream, peer, credentials).ok().filter(|_| is_ready)
             else {
                 continue;
             };

@@ -119,6 +119,18 @@ fn a_stranger_learns_no_more_than_a_challenge() {
 }
 
 #[test]
+fn a_dialer_that_does_not_wait_for_the_challenge_gets_no_answer() {
+    for proof_bytes in [1, PROOF_BYTES, 200] {
+        let mut accepting = Accepting::new(&credentials("secret"), true);
+        let mut end = End::default();
+        end.incoming.extend([&dial("a guess").1.outgoing[..], &vec![0; proof_bytes]].concat());
+        let opened = accepting.advance(&mut end);
+        assert!(matches!(opened, Err(OpeningError::Unasked)), "{proof_bytes}");
+        assert!(end.outgoing.is_empty());
+    }
+}
+
+#[test]
 fn an_end_during_the_handshake_is_noticed_after_every_byte() {
     let whole = dial("secret").1.outgoing;
     for len in 0..whole.len() {

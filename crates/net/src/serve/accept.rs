@@ -4,12 +4,13 @@
 //! closed, and the next one has its turn.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use paceline_exchange::{Generation, Level, Outcome, Payload, Server};
@@ -32,6 +33,9 @@ const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 /// How often the server learns the time.
 const TICK: Duration = Duration::from_millis(100);
+/// How long the next strangers wait after one was sent away. Then they come several at a time,
+/// which costs half as much as waking up for each.
+const PAUSE: Duration = Duration::from_millis(5);
 /// Connections that the system may keep until they are accepted.
 const BACKLOG: i32 = 4_096;
 /// How many connections are accepted before their bytes are read.
@@ -83,7 +87,15 @@ pub fn serve(
     let shared = ServerShared::new(server, observer, waker);
     thread::scope(|scope| {
         let notes = StrangerNotes::new(Instant::now());
-        let acceptor = Acceptor { shared: &shared, scope, listener, strangers, notes, opened: 0 };
+        let acceptor = Acceptor {
+            shared: &shared,
+            scope,
+            listener,
+            strangers,
+            notes,
+            opened: 0,
+            dismissed: false,
+        };
         let served = acceptor.accept_until_over(&mut poll);
         shared.end_threads(matches!(served, Ok(ServeEnd::Rewind(_))));
         served
@@ -99,6 +111,8 @@ struct Acceptor<'scope, 'env, 'a> {
     notes: StrangerNotes,
     /// Connections of clients so far.
     opened: u64,
+    /// Whether a stranger was sent away since the last pause.
+    dismissed: bool,
 }
 
 impl Acceptor<'_, '_, '_> {
@@ -106,6 +120,9 @@ impl Acceptor<'_, '_, '_> {
         let mut events = Events::with_capacity(ACCEPT_AT_ONCE);
         let (mut by_slot, mut ticked, mut has_more) = (Vec::new(), Instant::now(), false);
         loop {
+            if std::mem::take(&mut self.dismissed) {
+                thread::sleep(PAUSE);
+            }
             let timeout = if has_more { Duration::ZERO } else { TICK - ticked.elapsed().min(TICK) };
             poll_once(poll, &mut events, timeout)?;
             let mut is_due = ticked.elapsed() >= TICK;
@@ -159,7 +176,7 @@ impl Acceptor<'_, '_, '_> {
     fn accept(&mut self) -> bool {
         for _ in 0..ACCEPT_AT_ONCE {
             let dismissal = match self.listener.accept() {
-                Ok((stream, address)) => self.strangers.take_in(stream, address),
+                Ok((stream, address)) => self.meet(stream, address).err(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // A client that went away at once.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => None,
@@ -173,6 +190,17 @@ impl Acceptor<'_, '_, '_> {
             dismissal.iter().for_each(|dismissal| self.note(dismissal));
         }
         true
+    }
+
+    /// Reads what a new connection has sent already. Most hostile ones end here, before they have
+    /// a place among the strangers.
+    fn meet(&mut self, stream: TcpStream, address: SocketAddr) -> Result<(), Dismissal> {
+        let mut stranger = self.strangers.meet(stream, address)?;
+        match stranger.read(false)? {
+            None => self.strangers.keep(stranger)?,
+            Some(header) => self.greet(stranger.into_greeting(header)?),
+        }
+        Ok(())
     }
 
     /// Hands a `Hello` to the server. A client that it accepts gets a thread.
@@ -235,6 +263,7 @@ impl Acceptor<'_, '_, '_> {
 
     fn note(&mut self, dismissal: &Dismissal) {
         let Dismissal { why, address, level } = dismissal;
+        self.dismissed = true;
         if self.notes.may_write(Instant::now()) {
             let text = format!("closed the connection of a stranger: {why} ({address})");
             self.shared.core().observer.note(*level, &text);

@@ -67,7 +67,8 @@ pub(super) struct Strangers {
     most: usize,
 }
 
-struct Stranger {
+/// A connection whose client has not said `Hello`.
+pub(super) struct Stranger {
     stream: PeerStream,
     address: SocketAddr,
     accepted: Instant,
@@ -97,39 +98,39 @@ impl Strangers {
         Self { registry, credentials, places, free, crowds, most: MAX_STRANGERS }
     }
 
-    /// Takes in a new connection, and sends another one away if the room is full. Returns why a
-    /// connection was sent away; that may be this one.
-    pub(super) fn take_in(
-        &mut self,
-        mut stream: TcpStream,
+    /// The stranger at the other end of a new connection.
+    pub(super) fn meet(
+        &self,
+        stream: TcpStream,
         address: SocketAddr,
-    ) -> Option<Dismissal> {
-        let is_full = self.places.len() - self.free.len() >= self.most;
-        let dismissed = is_full.then(|| self.make_room()).flatten();
-        let place = self.free.pop().unwrap_or(self.places.len());
-        let token = Token(FIRST_TOKEN + place);
-        if let Err(error) = self.registry.register(&mut stream, token, Interest::READABLE) {
-            self.free.extend((place < self.places.len()).then_some(place));
-            return Some(Dismissal::new(error.to_string(), address));
-        }
-        // It may be gone already.
-        let stream = match PeerStream::accept(stream, &self.credentials) {
-            Ok(stream) => stream,
-            Err(error) => {
-                self.free.extend((place < self.places.len()).then_some(place));
-                return Some(Dismissal::new(error.to_string(), address));
-            }
-        };
-        if place == self.places.len() {
-            self.places.push(None);
-        }
+    ) -> Result<Stranger, Dismissal> {
+        let stream = PeerStream::accept(stream, address, &self.credentials)
+            .map_err(|error| Dismissal::new(error.to_string(), address))?;
         let requires_seals = self.credentials.seals(address.ip());
         let accepting = Accepting::new(&self.credentials, requires_seals);
         let state = StrangerState::Opening(Box::new(accepting));
-        let accepted = Instant::now();
-        self.crowds.enter(address.ip(), (accepted, place));
-        self.places[place] = Some(Stranger { stream, address, accepted, state });
-        dismissed
+        Ok(Stranger { stream, address, accepted: Instant::now(), state })
+    }
+
+    /// Gives a stranger a place, and sends another one away if the room is full.
+    ///
+    /// # Errors
+    /// Why a connection was sent away; that may be this one.
+    pub(super) fn keep(&mut self, mut stranger: Stranger) -> Result<(), Dismissal> {
+        let is_full = self.places.len() - self.free.len() >= self.most;
+        let dismissed = is_full.then(|| self.make_room()).flatten();
+        let place = self.free.pop().unwrap_or(self.places.len());
+        let (socket, token) = (stranger.stream.socket_mut(), Token(FIRST_TOKEN + place));
+        if let Err(error) = self.registry.register(socket, token, Interest::READABLE) {
+            self.free.extend((place < self.places.len()).then_some(place));
+            return Err(Dismissal::new(error.to_string(), stranger.address));
+        }
+        if place == self.places.len() {
+            self.places.push(None);
+        }
+        self.crowds.enter(stranger.address.ip(), (stranger.accepted, place));
+        self.places[place] = Some(stranger);
+        dismissed.map_or(Ok(()), Err)
     }
 
     /// Reads what a stranger has sent. Returns its `Hello` once that is complete, or why it was
@@ -138,15 +139,8 @@ impl Strangers {
         let place = event.token().0.checked_sub(FIRST_TOKEN)?;
         let stranger = self.places.get_mut(place)?.as_mut()?;
         let read = stranger.read(event.is_read_closed()).transpose()?;
-        let Stranger { stream, address, state, .. } = self.remove(place)?;
-        match (read, state) {
-            (Ok(header), StrangerState::Proved(proved)) => {
-                let ProvedStranger { sealer, inbound, payload, .. } = *proved;
-                Some(Ok(Greeting { header, payload, stream, address, inbound, sealer }))
-            }
-            (Ok(_), StrangerState::Opening(_)) => None,
-            (Err(dismissal), _) => Some(Err(dismissal)),
-        }
+        let stranger = self.remove(place)?;
+        Some(read.and_then(|header| stranger.into_greeting(header)))
     }
 
     /// Sends away those that have not said `Hello` in time.
@@ -180,7 +174,7 @@ impl Strangers {
 
 impl Stranger {
     /// Reads up to the end of a `Hello`; `None` if it is not complete.
-    fn read(&mut self, is_ending: bool) -> Result<Option<Header>, Dismissal> {
+    pub(super) fn read(&mut self, is_ending: bool) -> Result<Option<Header>, Dismissal> {
         if let StrangerState::Opening(accepting) = &mut self.state {
             match accepting.advance(&mut &self.stream) {
                 Ok(None) => return Ok(None),
@@ -208,6 +202,16 @@ impl Stranger {
         }
     }
 
+    /// The client that this stranger is, once its `Hello` is complete.
+    pub(super) fn into_greeting(self, header: Header) -> Result<Greeting, Dismissal> {
+        let Stranger { stream, address, state, .. } = self;
+        let StrangerState::Proved(proved) = state else {
+            return Err(Dismissal::new("a Hello before the proof", address));
+        };
+        let ProvedStranger { sealer, inbound, payload, .. } = *proved;
+        Ok(Greeting { header, payload, stream, address, inbound, sealer })
+    }
+
     /// Refuses a client whose certificate is not that of the task that it says it is.
     fn foreign_certificate(&self) -> Option<Refusal> {
         let StrangerState::Proved(proved) = &self.state else { return None };
@@ -233,7 +237,8 @@ impl Stranger {
             }
             OpeningError::OlderVersion(_) => true,
             OpeningError::Certificate(_) => true,
-            OpeningError::Io(_) | OpeningError::Closed | OpeningError::Doubtful(_) => false,
+            OpeningError::Io(_) | OpeningError::Closed => false,
+            OpeningError::Unasked | OpeningError::Doubtful(_) => false,
         };
         let level = if is_paceline { Level::Warning } else { Level::Info };
         Dismissal { level, ..Dismissal::new(error.to_string(), self.address) }

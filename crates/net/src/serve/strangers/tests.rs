@@ -28,8 +28,9 @@ impl TestRoom {
         let other = StdStream::connect(self.listener.local_addr().unwrap()).unwrap();
         let (own, address) = self.listener.accept().unwrap();
         own.set_nonblocking(true).unwrap();
-        let dismissed = self.strangers.take_in(TcpStream::from_std(own), address);
-        (other, dismissed.is_some())
+        let mut stranger = self.strangers.meet(TcpStream::from_std(own), address).ok().unwrap();
+        assert!(stranger.read(false).ok().unwrap().is_none(), "it has said nothing");
+        (other, self.strangers.keep(stranger).is_err())
     }
 
     /// Waits for events, and lets the strangers read. No one of them has said `Hello` yet.
@@ -147,17 +148,23 @@ fn a_hello_that_claims_more_than_was_proved_is_refused() {
 #[test]
 fn a_wrong_proof_and_recorded_bytes_are_refused() {
     let mut room = TestRoom::new(4);
-    let (mut client, _) = room.enter();
     let dialer = Dialer::new(&Credentials::with_token(TOKEN), statement()).unwrap();
-    client.write_all(dialer.first()).unwrap();
-    room.read();
-    let mut challenge = [0; CHALLENGE_BYTES];
-    client.read_exact(&mut challenge).unwrap();
-    let proof = dialer.answer(&challenge).unwrap().proof;
+    let mut challenged = || {
+        let (mut client, _) = room.enter();
+        client.write_all(dialer.first()).unwrap();
+        room.read();
+        let mut challenge = [0; CHALLENGE_BYTES];
+        client.read_exact(&mut challenge).unwrap();
+        (client, dialer.answer(&challenge).unwrap().proof)
+    };
+    let (_client, proof) = challenged();
     // The same bytes on another connection.
-    let (mut again, _) = room.enter();
-    again.write_all(&[&dialer.first()[..], &proof].concat()).unwrap();
+    let (mut again, _) = challenged();
+    again.write_all(&proof).unwrap();
     assert_eq!(room.next().map(|_| ()).unwrap_err(), "the token is not this run's");
+    let (mut at_once, _) = room.enter();
+    at_once.write_all(&[&dialer.first()[..], &proof].concat()).unwrap();
+    assert_eq!(room.next().map(|_| ()).unwrap_err(), "it does not wait for the challenge");
 }
 
 #[test]
