@@ -3,9 +3,10 @@
     python3 bench/strangers.py target/release/paceline [IDLE [BAD_PER_SECOND [SECONDS [TURNS]]]]
 
 It trains `async` softmax with one server and two workers: in peace, and with IDLE idle connections
-and BAD_PER_SECOND wrong handshakes a second. Half of the attacks send their wrong proof at once
-(hasty), half wait for the server's challenge (patient). It prints the rates, the processor time that
-the attack itself takes, the growth of the server's memory and whether a worker was refused.
+and BAD_PER_SECOND wrong handshakes a second, once with wrong proofs that are sent at once (hasty)
+and once with wrong proofs that wait for the server's challenge (patient). It prints the rates, the
+processor time that the attack itself takes, the growth of the server's memory and whether a worker
+was refused.
 """
 
 import json
@@ -174,14 +175,11 @@ def main():
         print(f"peace    {peace['steps_per_second']:10.0f} steps/s", flush=True)
         for kind in ("hasty", "patient"):
             war = train(program, seconds, idle, bad, kind == "patient")
-            ratio = war["steps_per_second"] / peace["steps_per_second"]
-            share = war["attack_cpu_s"] / capacity
+            fewer = 100 * (1 - war["steps_per_second"] / peace["steps_per_second"])
+            own = 100 * war["attack_cpu_s"] / capacity
             print(f"{kind:8} {war['steps_per_second']:10.0f} steps/s  {war}")
-            print(
-                f"  {100 * (1 - ratio):.1f} % fewer steps, of which the attack itself takes "
-                f"{100 * share:.1f} % of the processors: {100 * (1 - ratio - share):.1f} % beyond it",
-                flush=True,
-            )
+            beyond = f"{fewer - own:.1f} % beyond it"
+            print(f"  {fewer:.1f} % fewer steps; attack {own:.1f} % of the processors; {beyond}")
 
 
 if __name__ == "__main__":
