@@ -31,7 +31,7 @@ cargo xtask chaos [--tls] [--release] [--seeds FIRST..END]
                     runs whose tasks are killed, stopped and cut off at random, with seeds 0..100 of
                     each mode or with others; all encrypted with --tls; with --release the program
                     is built as users have it
-cargo xtask fuzz --minutes N | --inputs N [--seed N] [TARGET]...
+cargo xtask fuzz --minutes N | --inputs N [--seed N] [--from N] [TARGET]...
                     random and mutated input for everything that reads bytes from elsewhere: all
                     targets together take N minutes, or each gets N inputs
 cargo xtask deny [--advisories]

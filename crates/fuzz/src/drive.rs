@@ -16,6 +16,9 @@ const INPUT_LIMIT: Duration = Duration::from_secs(20);
 /// The most memory that a process may have taken, in bytes.
 const MEMORY_LIMIT: f64 = 256e6;
 
+/// Shorter inputs cannot have taken much memory, and asking for it costs more than many an input.
+const MEMORY_TAKES: Duration = Duration::from_micros(500);
+
 /// How long a target is driven.
 #[derive(Clone, Copy, Debug)]
 pub enum DriveLimit {
@@ -42,26 +45,38 @@ pub struct DriveResult {
 /// If the target panics, takes longer than 20 s for an input, or has taken more than 256 MB. The
 /// message has the number of the input, and the input itself is written to a file.
 pub fn drive(target: &FuzzTarget, limit: DriveLimit, seed: u64) -> DriveResult {
+    drive_from(target, 0, limit, seed)
+}
+
+/// As [`drive`], but the inputs before this one are only counted. So a failure is repeated quickly.
+///
+/// # Panics
+/// In the same cases.
+pub fn drive_from(target: &FuzzTarget, first: u64, limit: DriveLimit, seed: u64) -> DriveResult {
     let started = Instant::now();
     let (is_over, current) = (AtomicBool::new(false), AtomicU64::new(0));
     let inputs = thread::scope(|scope| {
         scope.spawn(|| watch(target.name, &is_over, &current));
-        let driven = catch_unwind(AssertUnwindSafe(|| call(target, limit, seed, &current)));
+        let driven = catch_unwind(AssertUnwindSafe(|| call(target, first, limit, seed, &current)));
         is_over.store(true, Ordering::Relaxed);
         driven.unwrap_or_else(|panic| resume_unwind(panic))
     });
-    let peak_bytes = peak_rss_bytes().unwrap_or_default() as f64;
-    assert!(
-        peak_bytes <= MEMORY_LIMIT,
-        "{}: {:.0} MB of memory after {inputs} inputs",
-        target.name,
-        peak_bytes / 1e6
-    );
+    let peak_bytes = check_memory(target.name);
     DriveResult { inputs, seconds: started.elapsed().as_secs_f64(), peak_bytes }
 }
 
+/// The most memory that the process has taken so far, in bytes.
+///
+/// # Panics
+/// If that is too much.
+fn check_memory(name: &str) -> f64 {
+    let peak_bytes = peak_rss_bytes().unwrap_or_default() as f64;
+    assert!(peak_bytes <= MEMORY_LIMIT, "{name}: {:.0} MB of memory", peak_bytes / 1e6);
+    peak_bytes
+}
+
 /// Calls the target until the limit. Returns the number of inputs.
-fn call(target: &FuzzTarget, limit: DriveLimit, seed: u64, current: &AtomicU64) -> u64 {
+fn call(target: &FuzzTarget, first: u64, limit: DriveLimit, seed: u64, current: &AtomicU64) -> u64 {
     let seeds = (target.seeds)();
     let mut mutator = Mutator::new(seeds.clone(), seed);
     let (mut input, started) = (Vec::new(), Instant::now());
@@ -78,7 +93,16 @@ fn call(target: &FuzzTarget, limit: DriveLimit, seed: u64, current: &AtomicU64) 
             None => mutator.next(&mut input),
         }
         current.store(number, Ordering::Relaxed);
-        let result = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
+        if number < first {
+            continue;
+        }
+        let begun = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            (target.run)(&input);
+            if begun.elapsed() >= MEMORY_TAKES {
+                check_memory(target.name);
+            }
+        }));
         if let Err(panic) = result {
             let path = std::env::temp_dir().join(format!("paceline-fuzz-{}", target.name));
             let _ = std::fs::write(&path, &input);

@@ -33,7 +33,7 @@ mod target;
 mod text_targets;
 mod trust_target;
 
-pub use drive::{DriveLimit, DriveResult, drive};
+pub use drive::{DriveLimit, DriveResult, drive, drive_from};
 pub use target::FuzzTarget;
 
 /// All targets.

@@ -1,5 +1,6 @@
 //! Drives fuzz targets: `paceline-fuzz [--minutes N | --seconds N | --inputs N] [--seed N]
-//! [TARGET...]`. Minutes are shared by all targets, seconds are for each.
+//! [--from N] [TARGET...]`. Minutes are shared by all targets, seconds are for each. With `--from`
+//! the inputs before that one are only counted, to repeat a failure by its number.
 //!
 //! Each target runs in a process of its own, so that its memory is measured alone.
 
@@ -8,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use paceline_fuzz::{DriveLimit, FuzzTarget, TARGETS, drive};
+use paceline_fuzz::{DriveLimit, FuzzTarget, TARGETS, drive_from};
 
 /// What the command line asks for.
 struct FuzzArgs {
     limit: DriveLimit,
     seed: u64,
+    /// The first input that a target is called with.
+    first: u64,
     targets: Vec<String>,
     /// Whether this process drives the target itself.
     is_child: bool,
@@ -39,7 +42,7 @@ fn main() -> ExitCode {
     let mut failed = false;
     for target in targets {
         if args.is_child {
-            let done = drive(target, args.limit, args.seed);
+            let done = drive_from(target, args.first, args.limit, args.seed);
             let rate = done.inputs as f64 / done.seconds.max(1e-9);
             let megabytes = done.peak_bytes / 1e6;
             println!(
@@ -78,7 +81,8 @@ fn in_own_process(target: &FuzzTarget, args: &FuzzArgs) -> bool {
     };
     let status = std::env::current_exe().and_then(|program| {
         let mut command = Command::new(program);
-        command.args(["--child", "--seed", &args.seed.to_string()]).args(limit).arg(target.name);
+        let [seed, first] = [args.seed, args.first].map(|number| number.to_string());
+        command.args(["--child", "--seed", &seed, "--from", &first]).args(limit).arg(target.name);
         command.status()
     });
     let passed = status.as_ref().is_ok_and(|status| status.success());
@@ -92,6 +96,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<FuzzArgs, String> {
     let mut parsed = FuzzArgs {
         limit: DriveLimit::Time(Duration::from_secs(1)),
         seed: 1,
+        first: 0,
         targets: Vec::new(),
         is_child: false,
         write_seeds: None,
@@ -107,6 +112,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<FuzzArgs, String> {
             "--seconds" => parsed.limit = DriveLimit::Time(Duration::from_secs_f64(number()?)),
             "--inputs" => parsed.limit = DriveLimit::Inputs(number()? as u64),
             "--seed" => parsed.seed = number()? as u64,
+            "--from" => parsed.first = number()? as u64,
             "--write-seeds" => parsed.write_seeds = args.next().map(PathBuf::from),
             "--child" => parsed.is_child = true,
             name if TARGETS.iter().any(|target| target.name == name) => {

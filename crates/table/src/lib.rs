@@ -57,6 +57,8 @@ mod open;
 #[cfg(feature = "parquet")]
 mod parquet_cell;
 #[cfg(feature = "parquet")]
+mod parquet_pages;
+#[cfg(feature = "parquet")]
 mod parquet_text;
 mod records;
 mod sample;

@@ -7,15 +7,18 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::Arc;
 
 use paceline_data::DataError;
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
-use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
-use parquet::schema::types::ColumnDescriptor;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::serialized_reader::SerializedPageReader;
 
 use crate::parquet_cell::{CellForm, put, put_field};
+use crate::parquet_pages::CheckedPages;
 use crate::table_text::MOST_COLUMNS;
 use crate::text_format::PARQUET_FORMAT;
 
@@ -24,6 +27,7 @@ const BATCH_ROWS: usize = 1024;
 
 /// Reads a Parquet file as text.
 pub(crate) struct ParquetText {
+    file: File,
     reader: SerializedFileReader<File>,
     /// The row group that is read next.
     next_group: usize,
@@ -54,7 +58,7 @@ impl ParquetText {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let refused = |what: String| DataError::Sparse { path: path.into(), what };
         let file = File::open(path).map_err(DataError::io("open", path))?;
-        let reader = caught(|| SerializedFileReader::new(file)).map_err(|error| {
+        let reader = caught(|| SerializedFileReader::new(file.try_clone()?)).map_err(|error| {
             refused(format!("not a sound Parquet file: {error}; write it again"))
         })?;
         let schema = reader.metadata().file_metadata().schema_descr();
@@ -78,7 +82,7 @@ impl ParquetText {
         }
         text.push(b'\n');
         let (columns, rows_left, rows_read) = (Vec::new(), 0, 0);
-        Ok(Self { reader, next_group: 0, columns, rows_left, rows_read, text, taken: 0 })
+        Ok(Self { file, reader, next_group: 0, columns, rows_left, rows_read, text, taken: 0 })
     }
 
     /// Reads as much of `content`, which has the same bytes, as corresponds to the rows read. So a
@@ -107,7 +111,7 @@ impl ParquetText {
             if self.next_group == self.reader.num_row_groups() {
                 return Ok(false);
             }
-            let group = self.reader.get_row_group(self.next_group)?;
+            let group = self.reader.metadata().row_group(self.next_group);
             self.next_group += 1;
             let columns = self.reader.metadata().file_metadata().schema_descr().num_columns();
             if group.num_columns() != columns {
@@ -115,9 +119,11 @@ impl ParquetText {
                 let what = "a group of rows has other columns than the file";
                 return Err(ParquetError::General(what.into()));
             }
-            self.rows_left = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
-            let columns = (0..group.num_columns()).map(|index| ColumnText::new(&*group, index));
-            self.columns = columns.collect::<Result<_, _>>()?;
+            self.rows_left = usize::try_from(group.num_rows()).unwrap_or_default();
+            let claimed = Arc::default();
+            let column =
+                |index| ColumnText::new(group, index, CheckedPages::new(&self.file, &claimed)?);
+            self.columns = (0..columns).map(column).collect::<Result<_, _>>()?;
         }
         let rows = self.rows_left.min(BATCH_ROWS);
         self.rows_left -= rows;
@@ -172,11 +178,16 @@ impl Read for MeteredParquet<'_> {
 }
 
 impl ColumnText {
-    fn new(group: &dyn RowGroupReader, index: usize) -> Result<Self, ParquetError> {
-        let reader = group.get_column_reader(index)?;
-        let metadata = group.metadata();
-        let about: &ColumnDescriptor = metadata.column(index).column_descr();
-        let (form, present) = (CellForm::of(about), about.max_def_level());
+    fn new(
+        group: &RowGroupMetaData,
+        index: usize,
+        pages: CheckedPages,
+    ) -> Result<Self, ParquetError> {
+        let (chunk, rows) = (group.column(index), usize::try_from(group.num_rows())?);
+        let pages = SerializedPageReader::new(Arc::new(pages), chunk, rows, None)?;
+        let about = chunk.column_descr_ptr();
+        let (form, present) = (CellForm::of(&about), about.max_def_level());
+        let reader = get_column_reader(about, Box::new(pages));
         Ok(Self { reader, present, form, levels: vec![], cells: vec![], ends: vec![] })
     }
 

@@ -129,6 +129,41 @@ fn a_damaged_nested_or_bad_parquet_file_is_refused_with_its_row() {
     assert!(error.contains("the column \"a\" is nested"), "{error}");
 }
 
+/// Numbers of a page's header, in the form that Thrift gives them.
+fn thrift(number: u64) -> Vec<u8> {
+    let mut rest = number << 1;
+    let mut bytes = Vec::new();
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes
+}
+
+#[test]
+fn a_page_that_claims_much_more_than_it_has_is_refused_before_it_gets_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("table.parquet");
+    for compression in [Compression::SNAPPY, Compression::LZ4_RAW, Compression::UNCOMPRESSED] {
+        write(&path, compression);
+        let sound = fs::read(&path).unwrap();
+        // The first page is a dictionary of two values: kind, size, packed size, number of values.
+        assert!(sound.starts_with(b"PAR1\x15\x04\x15\x20\x15"), "{:?}", &sound[..12]);
+        assert_eq!(&sound[10..13], b"\x4c\x15\x04");
+        let size = [&sound[..7], &thrift(1 << 30), &sound[8..]].concat();
+        let values = [&sound[..12], &thrift(850_000_000), &sound[13..]].concat();
+        for (hostile, says) in [
+            (size, "pages that would take 1024 MB when they are unpacked"),
+            (values, "a dictionary with more values than bytes"),
+        ] {
+            fs::write(&path, hostile).unwrap();
+            let error = open(path.clone(), &[]).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
+
 #[test]
 fn a_damaged_file_is_an_error_or_a_table_and_never_a_panic() {
     let dir = tempfile::tempdir().unwrap();
