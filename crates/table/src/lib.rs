@@ -57,6 +57,8 @@ mod open;
 #[cfg(feature = "parquet")]
 mod parquet_cell;
 #[cfg(feature = "parquet")]
+mod parquet_lengths;
+#[cfg(feature = "parquet")]
 mod parquet_pages;
 #[cfg(feature = "parquet")]
 mod parquet_text;

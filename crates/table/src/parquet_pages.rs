@@ -22,26 +22,44 @@ const MOST_TIMES: u64 = 100;
 /// The longest header; what makes it long are the least and the greatest of a page's texts.
 const LONGEST_HEADER: u64 = 16 << 20;
 
+/// A part of [`MOST_BYTES`], which all columns share.
+pub(crate) struct MemoryClaim {
+    all: Arc<AtomicU64>,
+    own: u64,
+}
+
+impl MemoryClaim {
+    /// A claim of nothing yet, where `all` is the sum of the claims of all columns.
+    pub(crate) fn of(all: &Arc<AtomicU64>) -> Self {
+        Self { all: all.clone(), own: 0 }
+    }
+
+    /// Raises the claim to these bytes, if it is lower. Returns false if that is too much.
+    pub(crate) fn raise(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.own);
+        self.own += more;
+        let before = self.all.fetch_add(more, Ordering::Relaxed);
+        before.saturating_add(more) <= MOST_BYTES
+    }
+}
+
 /// The bytes of one column of a file.
 pub(crate) struct CheckedPages {
     file: File,
-    /// What all columns claim beyond [`MOST_TIMES`] their bytes.
-    claimed: Arc<AtomicU64>,
     state: Mutex<PageReads>,
 }
 
-#[derive(Default)]
 struct PageReads {
     /// Where the library began to read, the last two times.
     reads: [u64; 2],
-    /// The part of `claimed` that is this column's.
-    claimed: u64,
+    /// What the longest page claims beyond [`MOST_TIMES`] its bytes.
+    claim: MemoryClaim,
 }
 
 impl CheckedPages {
-    /// A column of a file, of whose columns `claimed` is the sum so far.
-    pub(crate) fn new(file: &File, claimed: &Arc<AtomicU64>) -> Result<Self> {
-        Ok(Self { file: file.try_clone()?, claimed: claimed.clone(), state: Mutex::default() })
+    pub(crate) fn new(file: &File, claim: MemoryClaim) -> Result<Self> {
+        let state = Mutex::new(PageReads { reads: [0; 2], claim });
+        Ok(Self { file: file.try_clone()?, state })
     }
 
     /// Checks the header of the page at `start` with a length of `packed`.
@@ -59,9 +77,7 @@ impl CheckedPages {
             return Err(unsound("a dictionary with more values than bytes"));
         }
         let beyond = claims.unpacked.saturating_sub(MOST_TIMES.saturating_mul(packed));
-        let more = beyond.saturating_sub(state.claimed);
-        state.claimed += more;
-        if self.claimed.fetch_add(more, Ordering::Relaxed) + more > MOST_BYTES {
+        if !state.claim.raise(beyond) {
             return Err(unsound(&format!(
                 "pages that would take {} MB when they are unpacked, from {packed} bytes",
                 claims.unpacked >> 20
@@ -71,8 +87,23 @@ impl CheckedPages {
     }
 }
 
-fn unsound(what: &str) -> ParquetError {
+/// The error of a file that has this.
+pub(crate) fn unsound(what: &str) -> ParquetError {
     ParquetError::General(format!("it has {what}"))
+}
+
+/// Takes a number of as many bytes as it needs, the lowest first, from the beginning. `None` if
+/// the bytes do not begin with one.
+pub(crate) fn take_unsigned(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for at in 0..10 {
+        let byte = bytes.split_off_first()?;
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if *byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
 }
 
 impl Length for CheckedPages {
@@ -157,20 +188,8 @@ impl ThriftInput<'_> {
         self.0.split_off_first().copied()
     }
 
-    fn unsigned(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for at in 0..10 {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << (7 * at);
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
     fn int64(&mut self) -> Option<i64> {
-        let value = self.unsigned()?;
+        let value = take_unsigned(&mut self.0)?;
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
@@ -219,7 +238,7 @@ impl ThriftInput<'_> {
             I16 | I64 => drop(self.int64()?),
             DOUBLE => drop(self.0.split_off(..8)?),
             BINARY => {
-                let length = usize::try_from(self.unsigned()?).ok()?;
+                let length = usize::try_from(take_unsigned(&mut self.0)?).ok()?;
                 self.0.split_off(..length)?;
             }
             STRUCT if depth < MOST_DEPTH => drop(self.plain_struct(types, depth + 1)?),

@@ -8,8 +8,10 @@ use std::io::{self, Read};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use paceline_data::DataError;
+use parquet::basic::Type::{BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
@@ -18,12 +20,21 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use crate::parquet_cell::{CellForm, put, put_field};
-use crate::parquet_pages::CheckedPages;
+use crate::parquet_lengths::CheckedLengths;
+use crate::parquet_pages::{CheckedPages, MemoryClaim, unsound};
 use crate::table_text::MOST_COLUMNS;
 use crate::text_format::PARQUET_FORMAT;
 
-/// Rows that are converted at a time.
+/// Rows that are converted at a time, unless they are long.
 const BATCH_ROWS: usize = 1024;
+/// How long the rows of a batch should be together, in bytes.
+const BATCH_BYTES: u64 = 32 << 20;
+/// How long the values of a batch may be together: a file may name one long text for each row.
+const MOST_BATCH_BYTES: usize = 128 << 20;
+/// Texts that the library decodes at a time: it gives each its own memory, however long it is.
+const TEXTS_AT_ONCE: usize = 16;
+
+const TOO_LONG: &str = "more than 128 MB of text in 1024 rows";
 
 /// Reads a Parquet file as text.
 pub(crate) struct ParquetText {
@@ -32,6 +43,8 @@ pub(crate) struct ParquetText {
     /// The row group that is read next.
     next_group: usize,
     columns: Vec<ColumnText>,
+    /// Rows that are converted at a time in the current group.
+    batch_rows: usize,
     /// Rows of the current group that are not yet read.
     rows_left: usize,
     /// Rows that were read, of all groups.
@@ -81,8 +94,17 @@ impl ParquetText {
             put_field(&mut text, column.name().as_bytes(), false);
         }
         text.push(b'\n');
-        let (columns, rows_left, rows_read) = (Vec::new(), 0, 0);
-        Ok(Self { file, reader, next_group: 0, columns, rows_left, rows_read, text, taken: 0 })
+        Ok(Self {
+            file,
+            reader,
+            next_group: 0,
+            columns: Vec::new(),
+            batch_rows: BATCH_ROWS,
+            rows_left: 0,
+            rows_read: 0,
+            text,
+            taken: 0,
+        })
     }
 
     /// Reads as much of `content`, which has the same bytes, as corresponds to the rows read. So a
@@ -120,16 +142,18 @@ impl ParquetText {
                 return Err(ParquetError::General(what.into()));
             }
             self.rows_left = usize::try_from(group.num_rows()).unwrap_or_default();
+            self.batch_rows = batch_rows(group);
             let claimed = Arc::default();
-            let column =
-                |index| ColumnText::new(group, index, CheckedPages::new(&self.file, &claimed)?);
+            let column = |index| ColumnText::new(group, index, &self.file, &claimed);
             self.columns = (0..columns).map(column).collect::<Result<_, _>>()?;
         }
-        let rows = self.rows_left.min(BATCH_ROWS);
+        let rows = self.rows_left.min(self.batch_rows);
         self.rows_left -= rows;
         self.rows_read += rows as u64;
+        let mut room = MOST_BATCH_BYTES;
         for column in &mut self.columns {
-            column.read(rows)?;
+            column.read(rows, room)?;
+            room = room.saturating_sub(column.cells.len());
         }
         for row in 0..rows {
             for (index, column) in self.columns.iter().enumerate() {
@@ -142,6 +166,14 @@ impl ParquetText {
         }
         Ok(true)
     }
+}
+
+/// How many rows of a group are converted at a time.
+fn batch_rows(group: &RowGroupMetaData) -> usize {
+    let bytes = u64::try_from(group.total_byte_size()).unwrap_or_default();
+    let rows = u64::try_from(group.num_rows()).unwrap_or_default();
+    let fitting = u128::from(rows) * u128::from(BATCH_BYTES) / u128::from(bytes.max(1));
+    fitting.clamp(1, BATCH_ROWS as u128) as usize
 }
 
 impl Read for ParquetText {
@@ -181,12 +213,15 @@ impl ColumnText {
     fn new(
         group: &RowGroupMetaData,
         index: usize,
-        pages: CheckedPages,
+        file: &File,
+        claimed: &Arc<AtomicU64>,
     ) -> Result<Self, ParquetError> {
         let (chunk, rows) = (group.column(index), usize::try_from(group.num_rows())?);
-        let pages = SerializedPageReader::new(Arc::new(pages), chunk, rows, None)?;
         let about = chunk.column_descr_ptr();
         let (form, present) = (CellForm::of(&about), about.max_def_level());
+        let pages = CheckedPages::new(file, MemoryClaim::of(claimed))?;
+        let pages = SerializedPageReader::new(Arc::new(pages), chunk, rows, None)?;
+        let pages = CheckedLengths::new(pages, present > 0, MemoryClaim::of(claimed));
         let reader = get_column_reader(about, Box::new(pages));
         Ok(Self { reader, present, form, levels: vec![], cells: vec![], ends: vec![] })
     }
@@ -197,14 +232,14 @@ impl ColumnText {
         &self.cells[start..self.ends[row]]
     }
 
-    /// Reads the next rows as text.
-    fn read(&mut self, rows: usize) -> Result<(), ParquetError> {
+    /// Reads the next rows as text of at most `room` bytes.
+    fn read(&mut self, rows: usize, room: usize) -> Result<(), ParquetError> {
         self.cells.clear();
         self.ends.clear();
         self.levels.clear();
         let (form, present) = (self.form, self.present);
         let mut cells =
-            Cells { text: &mut self.cells, ends: &mut self.ends, levels: &mut self.levels };
+            Cells { text: &mut self.cells, ends: &mut self.ends, levels: &mut self.levels, room };
         match &mut self.reader {
             ColumnReader::BoolColumnReader(reader) => cells.fill(reader, rows, present, put),
             ColumnReader::Int32ColumnReader(reader) => {
@@ -233,6 +268,8 @@ struct Cells<'a> {
     text: &'a mut Vec<u8>,
     ends: &'a mut Vec<usize>,
     levels: &'a mut Vec<i16>,
+    /// The most bytes of text.
+    room: usize,
 }
 
 impl Cells<'_> {
@@ -243,11 +280,13 @@ impl Cells<'_> {
         present: i16,
         mut put: impl FnMut(&mut Vec<u8>, &T::T),
     ) -> Result<(), ParquetError> {
-        let mut values = Vec::with_capacity(rows);
+        let is_text = matches!(T::get_physical_type(), BYTE_ARRAY | FIXED_LEN_BYTE_ARRAY);
+        let at_once = if is_text { TEXTS_AT_ONCE } else { BATCH_ROWS };
+        let mut values = Vec::with_capacity(rows.min(at_once));
         while self.ends.len() < rows {
             values.clear();
             self.levels.clear();
-            let missing = rows - self.ends.len();
+            let missing = (rows - self.ends.len()).min(at_once);
             let (read, ..) = reader.read_records(missing, Some(self.levels), None, &mut values)?;
             if read == 0 {
                 return Err(ParquetError::EOF("a column has too few values".into()));
@@ -258,6 +297,9 @@ impl Cells<'_> {
                     let value = values.next();
                     let value = value.ok_or_else(|| ParquetError::EOF("too few values".into()))?;
                     put(self.text, value);
+                    if self.text.len() > self.room {
+                        return Err(unsound(TOO_LONG));
+                    }
                 }
                 self.ends.push(self.text.len());
             }
@@ -279,6 +321,8 @@ fn unreadable(error: ParquetError) -> io::Error {
     let error = error.to_string();
     let remedy = if error.contains("Disabled feature") {
         "write it again, uncompressed or with snappy, gzip, zstd or lz4"
+    } else if error.contains(TOO_LONG) {
+        "write it again without the columns of long texts"
     } else {
         "the file is damaged, or has encrypted columns: write it again without them"
     };

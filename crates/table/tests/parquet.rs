@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use paceline_data::{DataError, OpenReport};
 use paceline_table::{ColumnChoice, ColumnSpec, OpenTable, ScaleChoice, TableSpec, open_table};
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{
     BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type,
 };
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{
+    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
+};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
@@ -27,10 +29,14 @@ const SCHEMA: &str = "message people {
     REQUIRED BOOLEAN buys;
 }";
 
-/// Writes the same three rows in each of two groups.
 fn write(path: &Path, compression: Compression) {
+    write_with(path, WriterProperties::builder().set_compression(compression));
+}
+
+/// Writes the same three rows in each of two groups.
+fn write_with(path: &Path, properties: WriterPropertiesBuilder) {
     let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
-    let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
+    let properties = Arc::new(properties.build());
     let file = File::create(path).unwrap();
     let mut writer = SerializedFileWriter::new(file, schema, properties).unwrap();
     for _ in 0..2 {
@@ -96,6 +102,93 @@ fn parquet_gives_the_rows_of_the_same_table_as_text() {
             assert_eq!(table.rows.train.row(row), text.rows.train.row(row), "{compression:?}");
         }
     }
+}
+
+/// A writer that stores cities as lists of lengths and texts.
+fn with_lengths(encoding: Encoding, version: WriterVersion) -> WriterPropertiesBuilder {
+    WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_writer_version(version)
+        .set_column_encoding("city".into(), encoding)
+}
+
+#[test]
+fn texts_with_lists_of_lengths_are_read_in_both_versions_of_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("people.parquet"), Compression::UNCOMPRESSED);
+    let usual = open(dir.path().join("people.parquet"), &[]).unwrap();
+    for encoding in [Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY] {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            let path = dir.path().join(format!("{encoding}-{version:?}.parquet"));
+            write_with(&path, with_lengths(encoding, version).set_compression(Compression::SNAPPY));
+            let table = open(path, &[]).unwrap();
+            assert_eq!(table.featurizer, usual.featurizer, "{encoding} {version:?}");
+            for row in 0..6 {
+                assert_eq!(table.rows.train.row(row), usual.rows.train.row(row), "{encoding}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_list_of_more_lengths_than_values_is_refused_before_it_gets_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("table.parquet");
+    let lists = [(Encoding::DELTA_LENGTH_BYTE_ARRAY, 1), (Encoding::DELTA_BYTE_ARRAY, 2)];
+    for (encoding, lists) in lists {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            write_with(&path, with_lengths(encoding, version));
+            let mut bytes = fs::read(&path).unwrap();
+            // Blocks of 128 lengths in 4 parts, 3 in all. The first in the file are of cities.
+            let mut starts =
+                (0..bytes.len() - 4).filter(|&at| bytes[at..at + 4] == [0x80, 1, 4, 3]);
+            let last_list = starts.nth(lists - 1).unwrap();
+            bytes[last_list + 3] = 100;
+            fs::write(&path, bytes).unwrap();
+            let opened = open(path.clone(), &[]).map(|_| ());
+            let error = opened.expect_err(&format!("{encoding} {version:?}")).to_string();
+            let says = "it has texts with unsound lists of lengths";
+            assert!(error.contains(says), "{encoding} {version:?}: {error}");
+        }
+    }
+}
+
+/// Writes one column of texts.
+fn write_texts(path: &Path, texts: &[ByteArray]) {
+    let schema = "message m { REQUIRED BYTE_ARRAY text (UTF8); }";
+    let properties = WriterProperties::builder()
+        .set_dictionary_page_size_limit(2 << 20)
+        .set_statistics_enabled(EnabledStatistics::None);
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let file = File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build())).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(texts, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
+/// The bytes of a file's text.
+fn text_bytes(path: &Path) -> std::io::Result<u64> {
+    let mut text = paceline_table::open_table_stream(path).unwrap();
+    std::io::copy(&mut text, &mut std::io::sink())
+}
+
+#[test]
+fn one_long_text_for_many_rows_is_refused_and_different_long_texts_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("texts.parquet");
+    let long = "x".repeat(1 << 20);
+    let texts: Vec<_> =
+        (0..150).map(|row| ByteArray::from(format!("{row}{long}").as_str())).collect();
+    write_texts(&path, &texts);
+    assert!(text_bytes(&path).unwrap() > 150 << 20);
+    write_texts(&path, &vec![ByteArray::from(long.as_str()); 1000]);
+    assert!(fs::metadata(&path).unwrap().len() < 2 << 20);
+    let error = text_bytes(&path).unwrap_err().to_string();
+    assert!(error.contains("more than 128 MB of text in 1024 rows"), "{error}");
 }
 
 #[test]
