@@ -88,7 +88,7 @@ impl ArraySource {
         }
     }
 
-    /// The names of all arrays, by the alphabet.
+    /// The names of all arrays, in alphabetical order.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut there = match self {
             ArraySource::Archive(_, archive) => archive.names(),

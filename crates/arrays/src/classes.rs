@@ -9,8 +9,8 @@ use crate::file_array::fault;
 /// The most classes.
 const MAX_CLASSES: i64 = 1 << 20;
 
-/// Turns labels into classes: numbers from 0 on are classes already, and of -1 and +1 the first is
-/// class 0. `unit` names what a label belongs to, in errors.
+/// Turns labels into classes: numbers from 0 on are classes already, and if the labels are -1 and
+/// +1, -1 is class 0. `unit` names what a label belongs to, in errors.
 pub(crate) fn classes_of(labels: &[i64], name: &Path, unit: &str) -> Result<Vec<u32>, DataError> {
     let is_signed = labels.contains(&-1) && labels.iter().all(|&label| label == -1 || label == 1);
     if is_signed {

@@ -7,8 +7,7 @@
 //!
 //! All give a training set and a test set of [`Examples`](paceline_data::Examples);
 //! [`open_array_inputs`] and [`open_record_inputs`] give those that a trained model predicts from,
-//! read the same way. Files that are
-//! stored plain are mapped, so they may be larger than memory.
+//! read in the same way. Files that are stored plain are mapped, so they may be larger than memory.
 //!
 //! ```
 //! use paceline_arrays::{NumpySpec, open_numpy};

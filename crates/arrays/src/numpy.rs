@@ -284,7 +284,7 @@ fn whole_numbers(labels: &FileArray) -> Result<Vec<i64>, DataError> {
     Ok(numbers.iter().map(|&number| number as i64).collect())
 }
 
-/// A whole number of a kind that is not a float; numbers beyond `i64` become its greatest.
+/// A whole number of a kind that is not a float; numbers beyond `i64` become its maximum.
 fn whole(bytes: &[u8], kind: ElementKind) -> i64 {
     let mut wide = [0; 8];
     wide[..bytes.len()].copy_from_slice(bytes);

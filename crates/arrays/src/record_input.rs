@@ -23,9 +23,8 @@ pub struct RecordInputSpec {
     pub pictures: PictureOptions,
 }
 
-/// Opens the records of a file, a directory or the files of a pattern. A record that the model
-/// does not take is an example that cannot be read; one without a class that is known has the class
-/// `u32::MAX`.
+/// Opens the records of a file, a directory or the files of a pattern. A record that the model does
+/// not take is an example that cannot be read; one whose class is unknown has the class `u32::MAX`.
 ///
 /// # Errors
 /// If a file is missing, damaged, packed or of another kind, or the observer asks to stop.

@@ -33,21 +33,25 @@ pub struct Checkpoint {
     pub manifest: Manifest,
 }
 
+/// The record of the current generation in a directory, and the lock that orders its writers.
+fn generation_files(dir: &Path) -> (PathBuf, PathBuf) {
+    (dir.join("generation.json"), dir.join("generation.lock"))
+}
+
 impl CheckpointDir {
     /// The checkpoints in this directory, which need not exist yet. Generations are counted by
     /// files in it.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let dir = dir.into();
-        let generation = dir.join("generation.json");
-        let generation_lock = dir.join("generation.lock");
+        let (generation, generation_lock) = generation_files(&dir);
         Self { dir, generation, generation_lock, remote: None }
     }
 
-    /// Counts generations by these files instead: the record of the current one, and the lock that
-    /// orders its writers.
+    /// Counts generations by files in this directory instead.
     #[must_use]
-    pub fn with_generation_files(self, record: PathBuf, lock: PathBuf) -> Self {
-        Self { generation: record, generation_lock: lock, ..self }
+    pub fn with_generations_in(self, dir: &Path) -> Self {
+        let (generation, generation_lock) = generation_files(dir);
+        Self { generation, generation_lock, ..self }
     }
 
     /// The directory.

@@ -14,8 +14,6 @@ use serde::{Deserialize, Serialize};
 use crate::dir::CheckpointDir;
 use crate::error::CheckpointError;
 
-/// The file's name.
-const FILE: &str = "tests.jsonl";
 /// A larger file is not a log of tests.
 const MAX_BYTES: u64 = 1 << 30;
 
@@ -63,7 +61,7 @@ pub struct TestLog {
 impl CheckpointDir {
     /// Where the tests of the run are written down.
     pub fn test_log_path(&self) -> PathBuf {
-        self.path().join(FILE)
+        self.path().join(TestLog::FILE)
     }
 
     /// The tests of the run, as far as they are written down.
@@ -77,6 +75,9 @@ impl CheckpointDir {
 }
 
 impl TestLog {
+    /// The file's name.
+    pub const FILE: &'static str = "tests.jsonl";
+
     /// Writes a test down.
     pub fn write(&mut self, test: &LoggedTest) -> Result<(), CheckpointError> {
         let LoggedTest { step, examples, loss, accuracy, auc } = *test;
@@ -186,7 +187,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = CheckpointDir::new(scratch.path());
         dir.test_log().unwrap().write(&test(10, 0.5)).unwrap();
-        let path = scratch.path().join(FILE);
+        let path = scratch.path().join(TestLog::FILE);
         File::options().append(true).open(&path).unwrap().write_all(b"\n{\"step\":20,\"e").unwrap();
         dir.test_log().unwrap().write(&test(30, 0.25)).unwrap();
         let found = dir.test_log().unwrap().rewind(100).unwrap();

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_depot::{Copier, StoredRun, open_store};
+use paceline_engine::checkpoint::TestLog;
 use paceline_job::{Plan, RawJob};
 use paceline_place::Placement;
 use paceline_record::names::files;
@@ -24,8 +25,6 @@ use crate::train_options::{TrainOptions, checkpoint_dir};
 /// The files in a run's directory that are copied.
 const COPIED: [&str; 5] =
     [files::JOB, files::SUMMARY, files::MODEL, files::BEST_MODEL, files::BEST_TEST];
-/// The name of the copy of the log of tests, which is beside the checkpoints.
-const TEST_LOG: &str = "tests.jsonl";
 /// How long the last copy may take.
 const LAST_LIMIT: Duration = Duration::from_secs(600);
 /// The same after a signal.
@@ -106,7 +105,7 @@ fn restore(
     let Some(step) = copies.restore(&checkpoints)? else { return Ok(()) };
     options.say(&format!("restored the checkpoint of step {step} from {to}"));
     let beside = COPIED.iter().map(|name| (*name, run.join(name)));
-    for (name, path) in beside.chain([(TEST_LOG, checkpoints.test_log_path())]) {
+    for (name, path) in beside.chain([(TestLog::FILE, checkpoints.test_log_path())]) {
         copies.restore_file(name, &path).map_err(cannot_use(to))?;
     }
     Ok(())
@@ -122,7 +121,7 @@ pub(crate) fn start(
     let checkpoints = checkpoint_dir(run.path());
     let mut beside: Vec<_> =
         COPIED.iter().map(|name| ((*name).to_owned(), run.path().join(name))).collect();
-    beside.push((TEST_LOG.to_owned(), checkpoints.test_log_path()));
+    beside.push((TestLog::FILE.to_owned(), checkpoints.test_log_path()));
     let keep = plan.checkpoint.map_or(1, |checkpoint| checkpoint.keep);
     let note = move |text: &str| log.info(text);
     let copier = Copier::start(copies, checkpoints, keep, beside, note).map_err(cannot_use(to))?;

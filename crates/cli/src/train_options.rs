@@ -95,8 +95,7 @@ impl TrainOptions {
 
 /// Where the checkpoints and generations of the run in this directory are.
 pub(crate) fn checkpoint_dir(run: &Path) -> CheckpointDir {
-    CheckpointDir::new(run.join(folders::CHECKPOINTS))
-        .with_generation_files(run.join(files::GENERATION), run.join(files::GENERATION_LOCK))
+    CheckpointDir::new(run.join(folders::CHECKPOINTS)).with_generations_in(run)
 }
 
 /// A run that has ended cleanly.

@@ -61,7 +61,7 @@ impl Digits {
     }
 }
 
-/// As [`Digits::generate_sets`], but says how far it has got, and stops if it is asked to.
+/// As [`Digits::generate_sets`], but reports its progress, and stops if it is asked to.
 pub(crate) fn draw_sets(
     train_examples: usize,
     test_examples: usize,

@@ -125,7 +125,7 @@ pub enum DataError {
         what: String,
     },
 
-    /// Too many consecutive examples are bad to skip them.
+    /// Too many consecutive examples are bad for all of them to be skipped.
     #[error("{count} bad examples in a row; the last one is {last}")]
     AllBad {
         /// The number of consecutive bad examples.

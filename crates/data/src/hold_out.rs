@@ -16,8 +16,8 @@ pub enum HoldOut {
     /// At random by the seed, from each class in proportion to its size.
     #[default]
     Stratified,
-    /// The rule before there was another: the last rows of files, or pictures drawn at random
-    /// whatever their classes. For continuing runs that used it.
+    /// The rule of earlier versions, for continuing runs that used it: the last rows of files, or
+    /// pictures drawn at random whatever their classes.
     Plain,
 }
 

@@ -109,7 +109,7 @@ pub fn read_pair(images: &Path, labels: &Path, classes: usize) -> Result<Images,
     read_pair_observed(images, labels, classes, &mut ignore_reports())
 }
 
-/// As [`read_pair`], but says how far it has got, and stops if it is asked to.
+/// As [`read_pair`], but reports its progress, and stops if it is asked to.
 ///
 /// # Errors
 /// As [`read_pair`]; also if the observer asks to stop.
@@ -212,7 +212,7 @@ impl<'a> IdxFile<'a> {
         DataError::Content { path: self.path.into(), fault }
     }
 
-    /// Appends `limit` bytes, or fewer if the content ends before; how many.
+    /// Appends `limit` bytes, or fewer if the content ends before. Returns their number.
     fn read(&mut self, limit: u64, bytes: &mut Vec<u8>) -> Result<u64, DataError> {
         match self.content.by_ref().take(limit).read_to_end(bytes) {
             Ok(got) => Ok(got as u64),

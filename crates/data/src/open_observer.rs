@@ -184,7 +184,7 @@ impl<'a> OpenMeter<'a> {
 
     /// Reports a remark.
     pub(crate) fn note(&mut self, text: &str) {
-        // A wish to stop is heard at the next progress.
+        // A request to stop takes effect at the next report of progress.
         let _ = self.observer.report(OpenReport::Note(text));
     }
 }

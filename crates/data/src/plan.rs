@@ -53,11 +53,11 @@ pub struct BatchPlan {
     /// The number of neighbours that are shuffled among each other; all if at least `examples`.
     window: u64,
     /// The order of the last batch's epoch.
-    present: Option<PresentEpoch>,
+    current: Option<CurrentEpoch>,
 }
 
 #[derive(Clone, Debug)]
-struct PresentEpoch {
+struct CurrentEpoch {
     epoch: u64,
     order: EpochOrder,
 }
@@ -89,13 +89,13 @@ impl BatchPlan {
         assert!(u32::try_from(examples).is_ok(), "too many examples");
         let (examples, batch, slots) = (examples as u64, batch as u64, slots as u64);
         let (origin, end, window) = (PlanStart::default(), u64::MAX, u64::MAX);
-        let (seed, shuffle, present) = (0, false, None);
-        Self { examples, batch, slots, origin, end, seed, shuffle, window, present }
+        let (seed, shuffle, current) = (0, false, None);
+        Self { examples, batch, slots, origin, end, seed, shuffle, window, current }
     }
 
     /// The same plan, with the examples in a new random order every epoch.
     pub fn shuffled(self, seed: u64) -> Self {
-        Self { seed, shuffle: true, window: u64::MAX, present: None, ..self }
+        Self { seed, shuffle: true, window: u64::MAX, current: None, ..self }
     }
 
     /// The same plan, shuffled so that examples near each other in time are near each other in the
@@ -134,12 +134,12 @@ impl BatchPlan {
                 out.extend(here.map(|example| example as u32));
                 continue;
             }
-            match &mut self.present {
-                Some(present) if present.epoch == epoch => present.order.take(here, out),
+            match &mut self.current {
+                Some(current) if current.epoch == epoch => current.order.take(here, out),
                 _ => {
                     let mut order = self.order(epoch);
                     order.take(here, out);
-                    self.present = Some(PresentEpoch { epoch, order });
+                    self.current = Some(CurrentEpoch { epoch, order });
                 }
             }
         }

@@ -54,7 +54,7 @@ pub(crate) fn answer(
     channel.send(&reply, 0)
 }
 
-/// The task that must make a request, if the other side's certificate is that of another one.
+/// The task that a request must come from, if the other side's certificate does not state it.
 fn foreign(depot: &DepotState, channel: &Channel, request: &DepotRequest) -> Option<String> {
     let name = match request {
         DepotRequest::Claim { server: at } | DepotRequest::Follow { server: at, .. } => {
@@ -69,7 +69,7 @@ fn foreign(depot: &DepotState, channel: &Channel, request: &DepotRequest) -> Opt
     (!channel.may_be(&name)).then_some(name)
 }
 
-/// Whether the run has this server, and as many as it says.
+/// Whether the run has this server, and as many servers as it says.
 fn is_server(depot: &DepotState, server: ServerNumber) -> bool {
     server.count == depot.config.shards && server.index < server.count
 }
@@ -87,7 +87,8 @@ fn shortened(task: &str) -> String {
     task.chars().take(100).collect()
 }
 
-/// What a failure says, if the connection can be used further.
+/// The reply to a request that was carried out or refused. Only after an error of the connection is
+/// there none.
 fn refusal(done: io::Result<Result<(), String>>) -> io::Result<DepotReply> {
     Ok(done?.map_or_else(DepotReply::Refused, |()| DepotReply::Done))
 }

@@ -19,7 +19,7 @@ const ACCEPT_EVERY: Duration = Duration::from_millis(20);
 /// Connections that may be open for each task: one that sends files, one for checkpoints, and one
 /// that the other side has given up.
 const CONNECTIONS_PER_TASK: usize = 3;
-/// Connections that have not proved that they belong to the run.
+/// The most connections that have not proved that they belong to the run.
 const MAX_STRANGERS: usize = 512;
 /// The longest message of a run with one task, and how much longer it is with each further one: a
 /// task that delivers a shard says how far each slot has come on each chunk of it.
@@ -60,8 +60,9 @@ impl Depot {
     }
 
     /// Waits until all tasks have sent everything, for at most `limit` after the last one has sent
-    /// anything, and in all for at most `most`: a task that sends again and again holds up no end.
-    /// `waiting` receives the names of the others about once a second. Returns those that are left.
+    /// anything, and in all for at most `most`, so that a task that keeps sending cannot hold up
+    /// the run's end. `waiting` receives the names of the others about once a second. Returns those
+    /// that are left.
     pub fn wait_for_files(
         &self,
         limit: Duration,

@@ -12,7 +12,8 @@ use crate::state::DepotState;
 
 /// The most bytes of one request.
 pub(crate) const MAX_APPEND: u64 = 1 << 20;
-/// The most bytes that are kept of a task, in all its files. It records a few megabytes an hour.
+/// The most bytes that are kept of a task, in all its files. A task records a few megabytes an
+/// hour.
 const MAX_BYTES: u64 = 4 << 30;
 /// The most files that are kept of a task.
 const MAX_FILES: usize = 1_000;

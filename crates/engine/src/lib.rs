@@ -10,7 +10,7 @@
 //!     .stop(Stop::steps(100))
 //!     .share(Sharing::servers(1).workers(2).mode(Mode::Async))
 //!     .run()?;
-//! println!("{:.1} %, held back by {}", 100.0 * report.accuracy, report.verdict);
+//! println!("{:.1} %, verdict: {}", 100.0 * report.accuracy, report.verdict);
 //! # Ok::<(), paceline_engine::TrainError>(())
 //! ```
 //!

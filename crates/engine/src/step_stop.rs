@@ -47,13 +47,13 @@ pub(crate) struct StepStop {
     role: StopRole,
     /// When the worker first saw that the run must end.
     seen: OnceLock<Instant>,
-    /// The others may have a part of the present step.
+    /// The others may have a part of the current step.
     is_sending: AtomicBool,
-    /// The present step's gradient was given up.
+    /// The current step's gradient was given up.
     is_given_up: AtomicBool,
     /// The run was cut short.
     is_cut_short: AtomicBool,
-    /// Whether a part of the present step is applied, or it was cut: one of the constants above.
+    /// Whether a part of the current step is applied, or it was cut: one of the constants above.
     step: AtomicU8,
 }
 
@@ -86,7 +86,7 @@ impl StepStop {
         must_end && self.seen.get_or_init(Instant::now).elapsed() >= grace
     }
 
-    /// Whether to stop computing the present step.
+    /// Whether to stop computing the current step.
     pub(crate) fn stops_computing(&self) -> bool {
         let may_decide =
             self.role != StopRole::Cautious || !self.is_sending.load(Ordering::Relaxed);

@@ -11,7 +11,7 @@ use paceline_engine::{
     CheckpointSettings, Divergence, Mode, NoteLevel, OnDivergence, Session, SessionReport, Sharing,
     Shuffle, Stop, TaskContext, TrainError, WireFormat,
 };
-use paceline_model::{Logistic, Model, Sgd, Softmax};
+use paceline_model::{Adam, Logistic, Model, Momentum, Sgd, Softmax};
 use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
 
 fn digits() -> TrainTest<Images> {
@@ -255,6 +255,17 @@ fn settings_that_cannot_be_used_are_refused() {
     refused(softmax().share(Sharing::none().wire(rounded)), "sends nothing that could be rounded");
     let servers = Sharing::servers(1).workers(2);
     refused(sparse().share(servers.wire(rounded)), "bf16 is for dense models");
+}
+
+#[test]
+fn optimizers_that_move_untouched_parameters_are_refused_for_sparse_models() {
+    let refused_by_all = |session: &dyn Fn() -> Session| {
+        for sharing in [Sharing::none(), Sharing::servers(1), Sharing::mesh(2)] {
+            refused(session().share(sharing), "use sgd, adagrad or ftrl");
+        }
+    };
+    refused_by_all(&|| sparse().optimizer(Momentum::new(0.1, 0.9)));
+    refused_by_all(&|| sparse().optimizer(Adam::new(0.1)));
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) struct SlotState {
     pub(crate) known: Vec<f32>,
     /// The last push, if it waits to be applied.
     pub(crate) pending: Option<PendingGradient>,
-    /// The reply that the slot waits for on its present connection.
+    /// The reply that the slot waits for on its current connection.
     pub(crate) awaiting_reply: Option<DueReply>,
     /// For a sparse model: the keys that it has requested.
     pub(crate) pending_keys: PendingKeys,

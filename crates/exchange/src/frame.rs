@@ -41,7 +41,7 @@ pub enum FrameKind {
     /// Worker: has no more to push; carries its report. Answered with [`FrameKind::Bye`].
     Leave = 4,
     /// Coordinator: the run must stop; the payload says why. With [`Flags::STOP`], from any worker
-    /// to all servers, or from a replica to all others: the present step is abandoned.
+    /// to all servers, or from a replica to all others: the current step is abandoned.
     Stop = 5,
     /// Coordinator: requests all reports. Answered with [`FrameKind::Reports`] once every worker
     /// has left.

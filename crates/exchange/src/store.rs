@@ -166,7 +166,7 @@ impl SparseStore {
         &self.values
     }
 
-    /// The present values of some keys, and zeros for those that no gradient has touched.
+    /// The current values of some keys, and zeros for those that no gradient has touched.
     pub(crate) fn known_values(&mut self, keys: &[u32]) -> &[f32] {
         self.values.resize(keys.len() * self.table.width(), 0.0);
         self.table.read_known(keys, &mut self.values);

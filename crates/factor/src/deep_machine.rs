@@ -61,7 +61,7 @@ pub struct DeepMachine {
     offset: f32,
     /// What training leaves out of each hidden layer's outputs; empty for nothing.
     dropout: Vec<DropoutMask>,
-    /// The perceptron's inputs of a block, or the derivatives by them.
+    /// The perceptron's inputs of a block, or the derivatives with respect to them.
     embedded: Vec<f32>,
     /// The sum of each row's vectors.
     sums: Vec<f32>,
@@ -127,8 +127,8 @@ impl DeepMachine {
         (params.div_ceil(width) - self.dense.len().div_ceil(width)) * width
     }
 
-    /// Computes the scores of a block. Dropout needs what it is drawn from, and does nothing
-    /// without.
+    /// Computes the scores of a block. Dropout is drawn from `draw`; without it nothing is left
+    /// out.
     fn forward(&mut self, params: &[f32], block: Batch<'_>, draw: Option<u64>) {
         let dense = &params[self.dense_at(params.len())..];
         let (pairs, inputs) = (self.pairs, self.shape.inputs());
@@ -181,7 +181,8 @@ impl DeepMachine {
         self.scores.iter_mut().zip(outputs).for_each(|(score, output)| *score += *output);
     }
 
-    /// Goes back through the perceptron, from the derivatives by its output to those by its inputs.
+    /// Goes back through the perceptron, from the derivatives with respect to its output to those
+    /// with respect to its inputs.
     fn backward(&mut self, dense: &[f32], draw: u64, grad: &mut [f32]) {
         for at in (0..self.layers.len()).rev() {
             let (before, rest) = self.layers.split_at_mut(at);
@@ -198,7 +199,7 @@ impl DeepMachine {
     }
 }
 
-/// Leaves out some of a layer's outputs, or of the derivatives by them.
+/// Leaves out some of a layer's outputs, or of the derivatives with respect to them.
 fn leave_out(mask: DropoutMask, draw: u64, layer: &mut DenseLayer) {
     let outputs = layer.outputs();
     for (values, example) in layer.values_mut().chunks_exact_mut(outputs).zip(0..) {
@@ -261,7 +262,7 @@ impl Model for DeepMachine {
         self.forward(params, block, Some(block.draw));
         let mut loss = 0.0;
         let offset = self.offset;
-        // The scores become the derivatives by them.
+        // The scores become the derivatives with respect to them.
         for (row, score) in block.sparse_rows().zip(&mut self.scores) {
             let point = LogisticLoss.loss(*score + offset, row.label);
             *score = share * row.weight * point.slope;

@@ -21,7 +21,7 @@ pub(crate) struct RowNumber {
 }
 
 impl SplitRow {
-    /// The row without the keys whose field is not below `fields`, and these as numbers.
+    /// Splits a row into the keys whose field is below `fields`, and the others as numbers.
     #[inline(always)]
     pub(crate) fn split<'a>(
         &'a mut self,

@@ -24,7 +24,7 @@ pub(super) fn column_keys() -> Vec<KeySpec> {
     let min_count = "number the values that occur at least this often in the training rows; all \
                      others share one feature";
     let classes = "names of the classes in their order; by default all values, numbers by size \
-                   and others by the alphabet";
+                   and others in alphabetical order";
     let count = ValueKind::Whole { min: 1, max: u32::MAX as u64 };
     let keys = vec![
         optional(COLUMN_USE, uses, help),

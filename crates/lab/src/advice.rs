@@ -55,7 +55,7 @@ fn short_runs(cells: &[&Cell]) -> Option<String> {
     })
 }
 
-/// The same text with a large first letter.
+/// The same text with a capital first letter.
 pub(crate) fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())

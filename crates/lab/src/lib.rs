@@ -1,4 +1,4 @@
-//! What many training runs say together: sweeps, reports, and a page that shows runs live.
+//! Compares many training runs: sweeps, reports, and a page that shows runs live.
 //!
 //! ```
 //! use std::fs;

@@ -37,7 +37,7 @@ pub struct DenseLayer {
     weight: Range<usize>,
     bias: Range<usize>,
     is_relu: bool,
-    /// The outputs of the last forward pass, or the derivatives by them.
+    /// The outputs of the last forward pass, or the derivatives with respect to them.
     outputs: Vec<f32>,
     /// Which outputs the ReLU let through.
     active: Vec<bool>,
@@ -81,7 +81,7 @@ impl DenseLayer {
         self.bias.len()
     }
 
-    /// The outputs of the last forward pass, or the derivatives by them.
+    /// The outputs of the last forward pass, or the derivatives with respect to them.
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.outputs
     }
@@ -121,7 +121,7 @@ impl DenseLayer {
     }
 
     /// As [`backward`](DenseLayer::backward), for the first layer: a model has no use for the
-    /// derivative by its examples.
+    /// derivative with respect to its examples.
     pub fn param_gradient(&mut self, inputs: &[f32], mode: OutputMode, grad: &mut [f32]) {
         for (delta, is_active) in self.outputs.iter_mut().zip(&self.active) {
             *delta = if *is_active { *delta } else { 0.0 };

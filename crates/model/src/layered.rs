@@ -26,10 +26,10 @@
 //! # Factors
 //!
 //! The gradient of a dense layer by its weights is the product of two thin matrices: the layer's
-//! input and the loss's derivative by its output, a row of each for every example. If the sink has
-//! no place for a piece's gradient, it receives these factors ([`LayerSink::factors`]) and the
-//! gradient is not computed. With the factors of all workers, [`Layered::apply_factors`] makes the
-//! update that the mean of their gradients would make, bit for bit.
+//! input and the loss's derivative with respect to its output, a row of each for every example. If
+//! the sink has no place for a piece's gradient, it receives these factors ([`LayerSink::factors`])
+//! and the gradient is not computed. With the factors of all workers, [`Layered::apply_factors`]
+//! makes the update that the mean of their gradients would make, bit for bit.
 
 use std::ops::Range;
 

@@ -102,7 +102,7 @@ impl EntryBirth {
 /// let model = SparseLinear::with_loss(1 << 20, Hinge);
 /// ```
 pub trait ScoreLoss: Send + Sync {
-    /// The loss of a row and its derivative by the score. A score above 0 means class 1.
+    /// A row's loss and its derivative with respect to the score. A score above 0 means class 1.
     fn loss(&self, score: f32, label: u32) -> LossSlope;
 
     /// The name of the model's layer in graphs and timelines.
@@ -116,7 +116,7 @@ pub trait ScoreLoss: Send + Sync {
     }
 }
 
-/// A loss and its derivative by the score.
+/// A loss and its derivative with respect to the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSlope {
     /// The loss.

@@ -109,7 +109,8 @@ enum Opening {
 enum HandshakeProgress {
     Open,
     Blocked,
-    /// The other end is of another run. This stands for the frame with which it would say so.
+    /// The other end belongs to another run. This refusal stands for the frame with which it would
+    /// say so.
     Refused(Refusal),
 }
 
@@ -121,19 +122,19 @@ struct SendingFrame<O> {
 }
 
 /// A connection that carries frames. `O` says where the payload of a sent frame is, `T` where the
-/// payload of a received frame goes; a connection for control frames only needs neither.
+/// payload of a received frame goes; a connection that carries only control frames needs neither.
 pub(crate) struct FramedConnection<O = (), T = ()> {
     stream: PeerStream,
     /// The handshake, until it is complete.
     opening: Option<Opening>,
-    /// Control frames that wait for that.
+    /// Control frames that wait until it is.
     early: Vec<ControlFrame>,
     /// What the other end claimed in the handshake, if it opened the connection.
     claims: Option<Claims>,
     /// There may be something to read.
     is_readable: bool,
     inbound: Inbound,
-    /// Where the present payload goes, once that is decided.
+    /// Where the current payload goes, once that is decided.
     target: Option<T>,
     /// The payload of the last control frame.
     control: Vec<u8>,
@@ -304,7 +305,8 @@ impl<O, T> FramedConnection<O, T> {
         Ok(self.sent_bytes() > before)
     }
 
-    /// Continues the frame that the socket has taken in part. Returns whether none is left.
+    /// Continues the frame that the socket has taken in part. Returns whether nothing of it is
+    /// left.
     pub(crate) fn continue_frame(
         &mut self,
         source: &impl FrameSource<Origin = O>,
@@ -383,7 +385,7 @@ impl<O, T> FramedConnection<O, T> {
     }
 
     /// As [`Self::read_control`], for a peer that has not said which one it is. What it says must
-    /// be what it has proved.
+    /// agree with what it proved in the handshake.
     pub(crate) fn read_hello(&mut self) -> Result<Option<Header>, String> {
         let header = self.read_control_if(|kind| kind == FrameKind::Hello)?;
         if header.is_some() {

@@ -47,7 +47,7 @@ pub(crate) struct Inbound {
     opener: Option<FrameOpener>,
     head: Vec<u8>,
     header: Option<Header>,
-    /// Bytes of the present header or payload that are in place.
+    /// Bytes of the current header or payload that are in place.
     received: usize,
     /// Bytes of later frames that have been read already, from `spill_at` on.
     spill: Vec<u8>,
@@ -80,7 +80,7 @@ impl Inbound {
         self.header.as_ref()
     }
 
-    /// Bytes of the present payload that are in place.
+    /// Bytes of the current payload that are in place.
     pub(crate) fn received(&self) -> usize {
         self.received
     }

@@ -1,4 +1,4 @@
-//! A wait that may last: it has a limit, and says once a second what it waits for.
+//! A wait that may be long: it has a limit, and says once a second what it waits for.
 
 use std::time::{Duration, Instant};
 

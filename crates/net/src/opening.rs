@@ -1,7 +1,7 @@
 //! Opens a connection: the handshake of [`paceline_trust`] over a socket that does not block.
 //!
 //! Nothing of the protocol is sent or read before both sides have proved that they know the run's
-//! secret. A side that has not done so costs the other one message and a buffer of fixed size.
+//! secret. A side that has not done so costs the other side one message and a buffer of fixed size.
 
 use std::io::{self, Read, Write};
 
@@ -27,7 +27,7 @@ pub(crate) enum OpeningError {
     /// The two sides do not accept each other's certificates.
     #[error("{0}")]
     Certificate(String),
-    /// What makes the handshake fail may have been changed on the way.
+    /// The handshake failed, perhaps because a message was changed on the way.
     #[error("{}", doubt(.0))]
     Doubtful(HandshakeError),
     /// A dialer has answered before it was asked, so it does not know the secret.
@@ -60,7 +60,7 @@ impl OpeningError {
     }
 }
 
-/// Why a handshake is tried again, for people.
+/// Why a handshake is tried again, in words.
 fn doubt(error: &HandshakeError) -> String {
     match error {
         HandshakeError::Token => "wrong token (or its proof was changed on the way)".into(),
@@ -201,7 +201,8 @@ impl Accepting {
         if self.acceptor.is_none() {
             let Some(first) = self.first.read(stream)? else { return Ok(None) };
             if let Some(version) = older_version(first) {
-                // It reads frames; the reason helps, but a dialer that is gone needs none.
+                // An older dialer reads frames, so this one can say why. If the dialer is gone,
+                // nothing is lost.
                 let _ = write(stream, &refusal_of_older(version));
                 return Err(OpeningError::OlderVersion(version));
             }
@@ -209,8 +210,9 @@ impl Accepting {
             let (service, version) = (Service::Training, PROTOCOL_VERSION);
             match HandshakeAcceptor::challenge(credentials, service, version, seals, first) {
                 Ok((acceptor, challenge)) => {
-                    // Without the challenge there is no proof. A dialer that sends one already
-                    // gets no answer, which would be a third of what such a connection costs.
+                    // No dialer can have a proof before it has the challenge. One that sends bytes
+                    // already gets no answer: the answer would be a third of what such a connection
+                    // costs.
                     if self.proof.read(stream)?.is_some() || self.proof.received > 0 {
                         return Err(OpeningError::Unasked);
                     }

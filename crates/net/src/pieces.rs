@@ -44,8 +44,8 @@ pub enum HandedIn<'a> {
         /// The factors.
         values: &'a [f32],
     },
-    /// The memory for the result of a piece: its parameters, which the backward pass needs no
-    /// more, or the memory for its mean gradient.
+    /// The memory for the result of a piece: its parameters, which the backward pass no longer
+    /// needs, or the memory for its mean gradient.
     Output {
         /// The piece.
         piece: usize,
@@ -82,7 +82,7 @@ pub struct WorkerFactors<'a> {
     pub examples: usize,
     /// The weight of the worker's gradient in the mean.
     pub weight: f32,
-    /// The inputs of all examples, then the derivatives by the outputs.
+    /// The inputs of all examples, then the derivatives with respect to the outputs.
     pub values: &'a [f32],
 }
 
@@ -103,7 +103,7 @@ impl<'a> PieceSender<'a> {
 }
 
 impl PieceSender<'_> {
-    /// Has the exchanging thread look whether the step is abandoned.
+    /// Makes the exchanging thread check whether the step is abandoned.
     pub fn wake(&self) {
         let _ = self.waker.wake();
     }
@@ -152,7 +152,7 @@ impl<'a> PieceExchange<'a> {
         }
     }
 
-    /// The error of a step whose model has failed. What the caller reports is the model's panic.
+    /// The error of a step whose model has failed. The caller reports the model's panic instead.
     pub(crate) fn model_failed() -> LinkError {
         LinkError::Aborted("the model failed in the middle of a step".into())
     }

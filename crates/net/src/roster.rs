@@ -115,7 +115,7 @@ impl RosterConnection {
         &self.enrolment.process.name
     }
 
-    /// Ends the present or the next [`next_call`](Self::next_call) early, from any thread.
+    /// Ends the current or the next [`next_call`](Self::next_call) early, from any thread.
     pub fn waker(&self) -> Arc<Waker> {
         self.waker.clone()
     }
@@ -157,7 +157,7 @@ impl RosterConnection {
             Ok(connection) => {
                 (self.connection, self.state) = (Some(connection), PeerState::Connected);
             }
-            // A server that refused this process is running; its hanging up adds nothing.
+            // A server that refused this process is running: that it then hung up says nothing new.
             Err(_) if matches!(self.state, PeerState::Denied(_)) => {}
             Err(state) => self.state = state,
         }

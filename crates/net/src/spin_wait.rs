@@ -21,7 +21,7 @@ pub(crate) struct SpinWait {
     yielded: Option<(Instant, Instant)>,
     /// Whether another thread ran during the last yield.
     is_contended: bool,
-    /// Whether the thread needs no core even while the last yield ends the wait.
+    /// Whether this is the wait of a server's thread, which needs no core during any of its yields.
     is_server: bool,
 }
 

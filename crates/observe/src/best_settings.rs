@@ -1,7 +1,8 @@
 //! Which test is the best so far, and how long ago that was.
 //!
 //! Patience is a function of the sequence of tests alone: each test carries the state after it, so
-//! a run that returns to a checkpoint, or is resumed from one, decides as it would have without.
+//! a run that returns to a checkpoint, or is resumed from one, decides as it would have done
+//! otherwise.
 
 use paceline_model::Score;
 
@@ -62,7 +63,7 @@ pub struct BestSettings {
     pub keep: bool,
 }
 
-/// How long tests have not become better.
+/// How long ago the best test was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Patience {
     /// The best value so far.

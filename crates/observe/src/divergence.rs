@@ -3,7 +3,7 @@
 //! Losses of single batches are noisy, and a healthy run may spike. So means over windows of steps
 //! are compared with the loss at the start, and two consecutive ones must be far above it without
 //! falling. Only a loss beyond all measure ends the run at once. Everything depends on the losses
-//! alone: equal losses end equally.
+//! alone: runs with equal losses end alike.
 
 use std::fmt;
 
@@ -28,14 +28,15 @@ const WINDOW_EXAMPLES: usize = 1_000;
 /// The fewest steps in a window.
 const LEAST_WINDOW: usize = 10;
 
-/// Why training is taken for diverged.
+/// Why training counts as diverged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Divergence {
     /// The loss: of a batch, the mean of the last batches, or of the final test.
     pub loss: f64,
     /// The global step.
     pub step: u64,
-    /// The loss at the start, if it matters: no start makes a loss right that is not a number.
+    /// The loss at the start. `None` if the loss is not a number, which is wrong whatever the start
+    /// was.
     pub start: Option<f64>,
 }
 
@@ -124,7 +125,7 @@ impl DivergenceCheck {
         Err(Divergence { loss: loss.into(), step, start })
     }
 
-    /// An error if a loss is not finite. The loop asks before a gradient reaches other tasks.
+    /// Checks that a loss is finite. The loop calls this before a gradient reaches other tasks.
     ///
     /// # Errors
     /// If it is not.

@@ -147,8 +147,8 @@ fn memory(meminfo: &str) -> Option<MemoryUse> {
     Some(MemoryUse { used: total.saturating_sub(free + buffers + cache), free, buffers, cache })
 }
 
-/// The speed of the machine's fastest network link, in millions of bits a second; `None` if no
-/// link has a known speed, as virtual ones have not. `root` is the directory that holds `sys`.
+/// The speed of the machine's fastest network link, in millions of bits a second; `None` if no link
+/// has a known speed; virtual links have none. `root` is the directory that holds `sys`.
 pub fn link_mbit_per_s(root: &Path) -> Option<f64> {
     let links = fs::read_dir(root.join("sys/class/net")).ok()?;
     let speed = |link: fs::DirEntry| -> Option<f64> {

@@ -118,8 +118,8 @@ fn cores_busy(task: &TaskSummary) -> Option<f64> {
     share(task, column::CPU_IDLE_PERCENT).map(|idle| (1.0 - idle - waited).clamp(0.0, 1.0))
 }
 
-/// The least part of what the cores of the workers' machines did that they did for other programs,
-/// if it was measured: even if all tasks of the run were on one machine.
+/// The part of the busy time of the workers' machines that other programs took, 0 to 1, if it was
+/// measured. It is a lower bound: it assumes that all tasks of the run were on one machine.
 fn others_load(workers: &[&TaskSummary], tasks: &[TaskSummary]) -> Option<f64> {
     let busy_cores = mean(workers.iter().filter_map(|task| busy_cores(task)))?;
     let own_cores: f64 =

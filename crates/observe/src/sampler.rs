@@ -123,7 +123,7 @@ impl Sampler {
         self.shared.samples().kept.take().unwrap_or_default()
     }
 
-    /// Starts means and peaks anew, after a sample of the time before.
+    /// Takes a sample of the time so far, and then starts means and peaks anew.
     pub fn begin(&self) {
         let is_due = |samples: &Samples| samples.meter.age() >= samples.shortest;
         if is_due(&self.shared.samples()) {

@@ -11,7 +11,7 @@ pub enum StopReason {
     Seconds,
     /// The test loss is low enough.
     TestLoss,
-    /// Tests have not become better for as long as the run waits for it.
+    /// As many tests in a row as the run's patience allows were no better than the best one.
     Patience,
     /// The user or the system asked for it.
     Interrupted {

@@ -111,7 +111,7 @@ impl TestPacer {
         if worked > 0.0 && worked >= needed {
             return true;
         }
-        // So that short steps do not all compute this: at the present rate, the budget does not
+        // So that short steps do not all compute this: at the current rate, the budget does not
         // suffice within half of the missing steps.
         let missing = (needed / worked - 1.0).clamp(0.0, 1.0);
         let steps = (at.steps as f64 * missing / 2.0) as u64;

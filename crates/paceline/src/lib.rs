@@ -14,7 +14,7 @@
 //!     .record(RunDir::create(&path)?)
 //!     .run()?;
 //! println!("{:.2} % after {} steps", 100.0 * report.accuracy, report.steps);
-//! println!("held back by {}", report.verdict);
+//! println!("verdict: {}", report.verdict);
 //! assert!(path.join("model.safetensors").is_file());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

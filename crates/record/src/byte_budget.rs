@@ -63,7 +63,7 @@ pub(crate) struct ByteBudget {
 }
 
 impl ByteBudget {
-    /// A budget that nothing was spent of.
+    /// A budget of which nothing is spent.
     pub(crate) fn new(size: BudgetSize) -> Self {
         Self { size, spent: 0.0 }
     }
@@ -76,7 +76,7 @@ impl ByteBudget {
         self.spent + bytes as f64 <= self.size.most_left(seconds) + added
     }
 
-    /// This many bytes were written.
+    /// Counts this many bytes as written.
     pub(crate) fn spend(&mut self, bytes: u64) {
         self.spent += bytes as f64;
     }

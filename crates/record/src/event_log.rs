@@ -34,7 +34,7 @@ const METRICS: [&str; 6] = [
     tags::TRAIN_LOSS,
     tags::STEPS_PER_SECOND,
 ];
-/// How often the log looks whether the disk has room.
+/// How often the log checks whether the disk has room.
 const ROOM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What an [`EventLog`] records.
@@ -96,7 +96,7 @@ pub struct EventLog {
     /// None once the log has ended.
     events: Option<EventWriter>,
     curves: Curves,
-    /// When the log looks again whether the disk has room.
+    /// When the log checks again whether the disk has room.
     next_look: Instant,
     /// Steps of this worker so far.
     steps: u64,
@@ -169,8 +169,8 @@ impl EventLog {
         events.flush()
     }
 
-    /// Sets the gauges of the next sample; writes the samples since the last call, if there are
-    /// any, and says whether there were.
+    /// Sets the gauges of the next sample; writes the samples since the last call, and returns
+    /// whether there were any.
     #[inline]
     fn write_samples(&mut self, position: &RunPosition<'_>) -> io::Result<bool> {
         let Some(resources) = &mut self.resources else { return Ok(false) };

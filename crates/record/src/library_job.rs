@@ -4,7 +4,7 @@ use crate::error::RunFileError;
 use crate::names::{LIBRARY_KEY, files};
 use crate::run_dir::RunDir;
 
-/// What the job file of a run says that a program trained with the library.
+/// The content of the job file, for a run that a program trained with the library.
 ///
 /// The page and reports read the same keys as in a job. The key [`LIBRARY_KEY`] marks the file: the
 /// `paceline` program does not have the model, so it cannot train or test it.

@@ -1,4 +1,4 @@
-//! Writes lines from a thread of its own, so that no message ever blocks what it is about.
+//! Writes lines from a thread of its own, so that a message never blocks the thread that sends it.
 //!
 //! A pipe that is not read, a terminal that is stopped or a slow disk blocks the thread and nothing
 //! else. The queue is bounded: lines that find no room are counted, and their number is written
@@ -64,8 +64,8 @@ impl LineWriter {
         Self { shared }
     }
 
-    /// Adds a line. `time` comes before the text, and does not matter for whether it repeats the
-    /// line before.
+    /// Adds a line. `time` comes before the text, and is ignored when the line is compared with the
+    /// one before.
     pub(crate) fn push(&self, time: &str, text: &str) {
         let mut state = self.shared.lock();
         if state.is_dead {

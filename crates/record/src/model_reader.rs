@@ -1,5 +1,4 @@
-//! Reads parts of a model file, so that a task need not hold a whole model that it needs a shard
-//! of.
+//! Reads parts of a model file, so that a task that needs a shard need not hold the whole model.
 
 use std::collections::HashMap;
 use std::fs::File;

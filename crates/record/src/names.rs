@@ -1,5 +1,6 @@
 //! The names of everything a run leaves behind. Training, the page and reports use these constants
-//! and no literals.
+//! and no literals. (The files of checkpoints and generations have their names from the crate
+//! `paceline-checkpoint`, which writes and reads them.)
 //!
 //! A run directory holds [`files::JOB`], [`files::SUMMARY`], [`files::MODEL`], perhaps
 //! [`files::TIMELINE`] and [`folders::CHECKPOINTS`], and a folder for each task (see
@@ -24,22 +25,18 @@ pub mod files {
     pub const BEST_MODEL: &str = "model-best.safetensors";
     /// The test of [`BEST_MODEL`], in the run directory.
     pub const BEST_TEST: &str = "model-best.json";
-    /// Why a run failed that has diverged, in the run directory.
+    /// Why a run that diverged failed, in the run directory.
     pub const FAILURE: &str = "failure.json";
     /// The last evaluation of the trained model.
     pub const EVALUATION: &str = "evaluation.json";
     /// The merged timeline of all tasks, in the run directory.
     pub const TIMELINE: &str = "trace.json";
-    /// Which generation a run with servers is in, in the run directory.
-    pub const GENERATION: &str = "generation.json";
-    /// The lock that orders the writers of [`GENERATION`], in the run directory.
-    pub const GENERATION_LOCK: &str = "generation.lock";
     /// How another worker can join, in the run directory of a local run while it trains. It holds
     /// the run's secret, so only its owner may read it.
     pub const JOIN: &str = "join.json";
     /// A task's log, in its folder.
     pub const LOG: &str = "log.txt";
-    /// What was in a task's log before it began anew, in its folder.
+    /// The earlier part of a task's log, once the log has begun anew, in its folder.
     pub const OLD_LOG: &str = "log.old.txt";
     /// The address of a task's metrics, in its folder.
     pub const METRICS_ADDRESS: &str = "http.txt";
@@ -219,7 +216,7 @@ pub mod tags {
         format!("{TENSORS_PREFIX}{kind}_norm/{tensor}")
     }
 
-    /// The present tag of a curve whose tag was another in earlier versions.
+    /// The current tag of a curve that had another tag in earlier versions.
     pub fn current(tag: &str) -> String {
         let renamed = [
             ("resources/", RESOURCES_PREFIX),

@@ -93,7 +93,7 @@ impl ResourceCurves {
     }
 
     /// Takes the samples since the last call, and writes them unless they are merged with later
-    /// ones; whether anything was written.
+    /// ones. Returns whether anything was written.
     pub(crate) fn write(&mut self, events: &mut EventWriter) -> io::Result<bool> {
         let mut is_written = false;
         for sample in self.sampler.take() {
@@ -181,7 +181,7 @@ impl SampleWriter {
         }
     }
 
-    /// Adds a sample; whether it was written.
+    /// Adds a sample. Returns whether it was written.
     fn write(&mut self, events: &mut EventWriter, sample: &Sample) -> io::Result<bool> {
         self.samples.add(sample);
         let elapsed_s = self.samples.elapsed_s();

@@ -1,7 +1,7 @@
 //! The log of a task: every message goes into its `log.txt`, warnings also to standard error.
 //!
-//! Threads of their own write both (`line_writer`), so that a message costs its author a moment and
-//! never blocks it.
+//! Threads of their own write both (`line_writer`), so that a message costs the thread that sends
+//! it a moment and never blocks it.
 
 use std::fmt::Display;
 use std::fs::{self, File};

@@ -64,7 +64,7 @@ impl Telemetry {
         self.state.is_over.load(Ordering::Relaxed)
     }
 
-    /// Ends the records if the disk has too little free space; whether they continue.
+    /// Ends the records if the disk has too little free space. Returns whether they continue.
     pub(crate) fn has_room(&self) -> bool {
         let TelemetryState { dir, reserve_bytes, .. } = &*self.state;
         // A file system that does not say how much is free fails by itself when it is full.

@@ -1,5 +1,5 @@
-//! The curves of test results. If tests come so fast that their budget is spent, of the tests since
-//! the last point those with the least and the greatest loss are written, each as it was measured.
+//! The curves of test results. If tests come so fast that their budget is spent, only those with
+//! the least and the greatest loss since the last point are written, each as it was measured.
 
 use std::io;
 use std::time::Instant;

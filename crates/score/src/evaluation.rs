@@ -106,7 +106,7 @@ impl Evaluation {
 ///
 /// # Errors
 /// If the input cannot be read, does not fit the model or has no row, a row is bad and must not be
-/// skipped, as one without a label that the model knows, or `observer` says so.
+/// skipped (such as one without a label that the model knows), or `observer` asks to stop.
 pub fn evaluate(
     model: &TrainedModel,
     input: &ScoreInput,
@@ -131,7 +131,7 @@ pub fn evaluate(
 /// Makes an evaluation of scores that were computed elsewhere.
 pub struct EvaluationBuilder {
     counts: EvaluationCounts,
-    /// The number of classes by the scores, if it is another.
+    /// The number of classes according to the scores, if it differs.
     other_classes: Option<usize>,
 }
 
@@ -162,11 +162,11 @@ impl EvaluationBuilder {
     /// examples could not be read.
     ///
     /// # Errors
-    /// If nothing was added, or the scores are of another number of classes.
+    /// If nothing was added, or the scores have another number of classes.
     pub fn finish(mut self, data: &str, skipped: u64) -> Result<Evaluation, ScoreError> {
         if let Some(classes) = self.other_classes {
             let names = self.counts.names.len();
-            let what = format!("{data}: there are names of {names} classes, but {classes} classes");
+            let what = format!("{data}: {names} classes have names, but there are {classes}");
             return Err(ScoreError::Refused(what));
         }
         self.counts.skipped = skipped;

@@ -5,7 +5,7 @@ use paceline_terminal::{aligned, fitted, grouped, output_width, wrap_output};
 use crate::calibration::CalibrationBin;
 use crate::evaluation::{ClassFigures, Evaluation, TwoClassFigures};
 
-/// Matrices of more classes are not shown.
+/// The most classes of a confusion matrix that is shown.
 const MOST_CLASSES: usize = 20;
 
 /// The tables of an evaluation, as wide as the terminal allows.
@@ -21,7 +21,7 @@ pub fn evaluation_tables(figures: &Evaluation) -> String {
     if figures.classes.len() <= MOST_CLASSES {
         text.push_str(&format!("\n{}", confusion_table(figures, width)));
     } else {
-        text.push_str("\n(--json shows the confusion matrix of that many classes)\n");
+        text.push_str("\n(--json shows the confusion matrix, which is too large for a table)\n");
     }
     let shown = if figures.two_class.is_some() { &figures.classes[1] } else { "answer" };
     text.push_str(&format!("\n{}", fitted(&calibration_rows(figures, shown), &[], width)));

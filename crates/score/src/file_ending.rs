@@ -42,7 +42,7 @@ pub fn check_onnx_name(path: &Path) -> Result<(), ScoreError> {
     }
 }
 
-/// What a name has after its last dot, in small letters.
+/// What follows the last dot of a name, in lower case.
 fn ending(path: &Path) -> Option<String> {
     path.extension().map(|ending| ending.to_string_lossy().to_lowercase())
 }

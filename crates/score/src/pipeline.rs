@@ -2,8 +2,8 @@
 //!
 //! One thread reads portions and deals them out to the scoring threads in turn; the caller's thread
 //! takes the results in the same order. So results need no sorting, and every queue has a bound. A
-//! portion that is alone is handed over at once: a line of a stream is answered before the next one
-//! arrives.
+//! portion that has no successor yet is handed over at once: a line of a stream is answered before
+//! the next one arrives.
 //!
 //! The threads are not joined: one that waits for standard input would never end. They end by
 //! themselves when the caller stops taking results and their next hand-over fails.
@@ -113,10 +113,7 @@ fn receive<R>(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 let source = io::Error::other("it has panicked");
-                return Err(ScoreError::Io {
-                    what: "a thread of the scoring ended".into(),
-                    source,
-                });
+                return Err(ScoreError::Io { what: "a scoring thread ended".into(), source });
             }
         }
     }

@@ -58,7 +58,7 @@ pub type PredictObserver<'a> = &'a dyn Fn(u64) -> bool;
 ///
 /// # Errors
 /// If the input cannot be read, does not fit the model or has no row, a row cannot be scored and
-/// must not be skipped, the output cannot be written, or `observer` says so.
+/// must not be skipped, the output cannot be written, or `observer` asks to stop.
 pub fn predict(
     model: &TrainedModel,
     input: &ScoreInput,

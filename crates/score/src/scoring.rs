@@ -56,7 +56,8 @@ pub(crate) struct HowToScore {
 /// caller's. `take` also learns whether no other result is ready yet.
 ///
 /// # Errors
-/// If the input cannot be read or does not fit the model, `stop` says so, or `map` or `take` fails.
+/// If the input cannot be read or does not fit the model, `stop` asks to stop, or `map` or `take`
+/// fails.
 pub(crate) fn score<R: Send + 'static>(
     model: &TrainedModel,
     input: &ScoreInput,

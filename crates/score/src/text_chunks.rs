@@ -285,7 +285,7 @@ impl OpenSource {
         Ok(())
     }
 
-    /// Appends what one read gives; how much.
+    /// Appends the bytes of one read, and returns their number.
     fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         let start = bytes.len();
         bytes.resize(start + READ_BYTES, 0);

@@ -30,7 +30,7 @@ impl TrainedModel {
     /// Reads a model file.
     ///
     /// # Errors
-    /// If the file cannot be read, or does not say what its model takes, as those of earlier
+    /// If the file cannot be read, or does not say what its model takes, like those of earlier
     /// versions.
     pub fn load(path: &Path) -> Result<Self, ScoreError> {
         let description = model_file::describe(path)?.ok_or_else(|| {

@@ -58,7 +58,7 @@ pub(crate) enum NextBlock {
     Records,
     /// A line above the limit, which is skipped with the next call.
     LongLine,
-    /// The last line was too long to be skipped, too.
+    /// The last line was too long even to be skipped.
     EndlessLine,
     /// A quote that does not end within the limit, or before the end of the stream.
     OpenQuote,

@@ -3,7 +3,7 @@
 use crate::number::NumberFault;
 use crate::records::RecordFields;
 
-/// The most of a field that an error shows, in characters.
+/// The longest part of a field that an error shows, in characters.
 const SHOWN: usize = 40;
 
 /// What is wrong with a row. Indices of fields count from 0.

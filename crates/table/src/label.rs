@@ -55,7 +55,7 @@ impl LabelReader {
 
     #[cold]
     fn read_number(&self, field: &[u8]) -> Result<u32, LabelFault> {
-        // Among numbers, what programs write for a missing one is not a class.
+        // Among numbers, the texts that programs write for a missing number are not classes.
         if field.is_empty() || !self.numbers.is_empty() && is_missing(field) {
             return Err(LabelFault::Missing);
         }
@@ -65,8 +65,8 @@ impl LabelReader {
     }
 }
 
-/// The classes of these labels in their order: numbers by size, other labels by the alphabet. A
-/// missing number is not a class.
+/// The classes of these labels in their order: numbers by size, other labels in alphabetical order.
+/// A missing number is not a class.
 pub(crate) fn sorted_classes(labels: impl Iterator<Item = String>) -> Vec<String> {
     let mut classes: Vec<String> = labels.collect();
     let is_number = |class: &String| number::parse(class.as_bytes()).is_ok();

@@ -14,12 +14,13 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// What pages may claim in all columns together, beyond [`MOST_TIMES`] what they take in the file:
-/// usual pages have 1 MB.
+/// How many bytes the pages of all columns together may claim beyond [`MOST_TIMES`] their size in
+/// the file. A usual page has 1 MB.
 const MOST_BYTES: u64 = 128 << 20;
-/// How much longer any page may become when it is unpacked.
+/// How many times as long any page may become when it is unpacked.
 const MOST_TIMES: u64 = 100;
-/// The longest header; what makes it long are the least and the greatest of a page's texts.
+/// The longest header, in bytes. A header contains the least and the greatest of its page's texts,
+/// which may be long.
 const LONGEST_HEADER: u64 = 16 << 20;
 
 /// A part of [`MOST_BYTES`], which all columns share.
@@ -34,7 +35,8 @@ impl MemoryClaim {
         Self { all: all.clone(), own: 0 }
     }
 
-    /// Raises the claim to these bytes, if it is lower. Returns false if that is too much.
+    /// Raises the claim to these bytes, if it is lower. Returns whether all claims together are
+    /// within the limit.
     pub(crate) fn raise(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.own);
         self.own += more;
@@ -57,6 +59,7 @@ struct PageReads {
 }
 
 impl CheckedPages {
+    /// A column of a file, with a claim of its own.
     pub(crate) fn new(file: &File, claim: MemoryClaim) -> Result<Self> {
         let state = Mutex::new(PageReads { reads: [0; 2], claim });
         Ok(Self { file: file.try_clone()?, state })
@@ -136,7 +139,7 @@ struct PageClaims {
     dictionary_values: u64,
 }
 
-// Types of fields in the compact form of Thrift. A flag is its own type.
+// Types of fields in the compact form of Thrift. The type of a flag is its value.
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 const BYTE: u8 = 3;
@@ -151,7 +154,8 @@ const STRUCT: u8 = 12;
 const MOST_DEPTH: u8 = 8;
 
 /// The types of the fields of a header's structs, by their numbers from 1. The library reads a
-/// field by its number alone, so one of another type would mean different things here and there.
+/// field by its number alone, so this module and the library would read a field of another type
+/// differently.
 const DATA_PAGE: &[u8] = &[I32, I32, I32, I32, STRUCT];
 const DICTIONARY_PAGE: &[u8] = &[I32, I32, TRUE];
 const DATA_PAGE_V2: &[u8] = &[I32, I32, I32, I32, I32, I32, TRUE, STRUCT];
@@ -197,8 +201,8 @@ impl ThriftInput<'_> {
         i32::try_from(self.int64()?).ok()
     }
 
-    /// The type of the next field of a struct, after the field with this number, which becomes
-    /// its own. `None` within at the struct's end.
+    /// The type of the next field of a struct, after the field with this number, which becomes its
+    /// own. The inner `None` stands for the struct's end.
     fn field(&mut self, number: &mut i64) -> Option<Option<u8>> {
         let head = self.byte()?;
         if head == 0 {

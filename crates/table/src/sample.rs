@@ -12,7 +12,7 @@ const MOST_ROWS: usize = 20_000;
 /// Different values are counted up to this number.
 pub(crate) const MOST_DISTINCT: usize = 1_000;
 
-/// So few different values are a vocabulary, however few rows there are.
+/// Up to this many different values are a vocabulary, however few rows there are.
 const FEW_VALUES: usize = 50;
 
 /// What a sample says about a column.

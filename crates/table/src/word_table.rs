@@ -1,7 +1,7 @@
 //! A table from words to numbers.
 //!
 //! Most categories are short. Words of up to eight bytes are found by comparing one number, without
-//! a look at memory elsewhere; longer ones are in an ordinary map.
+//! reading memory elsewhere; longer ones are in an ordinary map.
 
 use std::collections::HashMap;
 

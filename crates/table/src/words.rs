@@ -2,7 +2,7 @@
 
 use crate::hash::{combine, hash_bytes};
 
-/// The most words of a text that count.
+/// The most words of one text that are used.
 const MOST_WORDS: usize = 10_000;
 
 /// Calls `take` with the hash of each word in lower case, and of each sequence of up to `ngrams`

@@ -1,15 +1,16 @@
-//! Which connection makes room for others.
+//! Chooses the connection that is closed to make room for others.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// Connections by the address that they come from. Each is an address and what tells it from the
-/// others, which rises with its arrival. Strangers come in thousands a second, so finding the one
-/// that makes room takes no search through all of them.
+/// Connections, grouped by the address that they come from. A connection is an address and a `T`
+/// that tells it from the others and rises in the order of arrival. Thousands of strangers may come
+/// in a second, so the one to close is found without a search through all of them.
 pub struct AddressCrowds<T> {
     by_address: HashMap<IpAddr, BTreeSet<T>>,
-    /// The addresses, by how many connections come from each and the first of those.
+    /// The addresses, ordered by the number of connections from each, and then by the first of
+    /// those.
     crowds: BTreeSet<(usize, Reverse<T>, IpAddr)>,
 }
 
@@ -30,7 +31,8 @@ impl<T: Ord + Copy> AddressCrowds<T> {
         self.change(address, |connections| connections.remove(&own));
     }
 
-    /// The connection that makes room for others: of the address that most come from, the first.
+    /// The connection to close when room is needed: the first one of the address with the most
+    /// connections.
     pub fn surplus(&self) -> Option<T> {
         self.crowds.last().map(|(_, Reverse(first), _)| *first)
     }
@@ -52,7 +54,7 @@ impl<T: Ord + Copy> AddressCrowds<T> {
     }
 }
 
-/// The connection of these that makes room for others, as [`AddressCrowds`] finds it.
+/// Which of these connections to close when room is needed, as [`AddressCrowds`] finds it.
 pub fn surplus_connection<T: Ord + Copy>(waiting: impl Iterator<Item = (IpAddr, T)>) -> Option<T> {
     let mut crowds = AddressCrowds::default();
     waiting.for_each(|(address, own)| crowds.enter(address, own));

@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::address_crowds::surplus_connection;
 
 /// A bounded room for connections, such as those that have not proved that they belong to the run.
-/// When it is full, one leaves: of the address that most of them come from, the one that has waited
-/// longest. A task that proves itself, or asks for something, at once is never the one, and no
-/// address can take the places of all others. `C` closes a connection when it is called.
+/// When it is full, it closes the connection that has waited longest among those of the address
+/// with the most connections. A task that proves itself, or asks for something, at once is never
+/// closed, and no address can take the places of all others. `C` closes a connection when it is
+/// called.
 pub struct ConnectionRoom<C> {
     most: usize,
     waiting: Mutex<Waiting<C>>,
@@ -44,8 +45,8 @@ impl<C: FnOnce()> ConnectionRoom<C> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a connection from an address, and closes another one if the room is full. In a
-    /// closed room that is every one.
+    /// Takes in a connection from an address, and closes one if the room is full. A closed room
+    /// closes every connection at once.
     pub fn enter(&self, address: IpAddr, close: C) -> ConnectionPlace {
         let mut waiting = self.waiting();
         let number = waiting.take_number();
@@ -73,7 +74,7 @@ impl<C: FnOnce()> ConnectionRoom<C> {
         connections.into_iter().for_each(|connection| (connection.close)());
     }
 
-    /// A connection has proved itself, or is gone. It is not closed.
+    /// Removes a connection, which has proved itself or is gone, without closing it.
     pub fn leave(&self, place: ConnectionPlace) {
         let mut waiting = self.waiting();
         if let Some(at) = waiting.find(place) {
@@ -81,8 +82,8 @@ impl<C: FnOnce()> ConnectionRoom<C> {
         }
     }
 
-    /// A connection has been of use, and waits anew. Returns its place from now on; the same if it
-    /// has left.
+    /// Counts a connection as just arrived, because it has been of use. Returns its new place; the
+    /// same one if it has left.
     pub fn wait_anew(&self, place: ConnectionPlace) -> ConnectionPlace {
         let mut waiting = self.waiting();
         let Some(at) = waiting.find(place) else { return place };
@@ -103,7 +104,8 @@ impl<C> Waiting<C> {
         self.connections.binary_search_by_key(&place.0, |connection| connection.number).ok()
     }
 
-    /// Removes the connection that has waited longest, of the address that most come from.
+    /// Removes the connection that has waited longest among those of the address with the most
+    /// connections.
     fn remove_surplus(&mut self) -> Option<WaitingConnection<C>> {
         let addresses = self.connections.iter().map(|connection| connection.address);
         let at = surplus_connection(addresses.zip(0..))?;

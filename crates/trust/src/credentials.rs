@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::tls::TlsIdentity;
 
-/// A proof that is wrong this often in a row was not changed on the way.
+/// After this many wrong proofs in a row, a change on the way is no longer taken for the cause.
 const WRONG_PROOFS: u32 = 3;
 
 /// What a task shows and demands when a connection is opened. Cheap to clone.
@@ -48,8 +48,8 @@ impl Credentials {
         &self.token
     }
 
-    /// Another task's proof was right or wrong. Returns whether it may be wrong because it was
-    /// changed on the way: then another attempt is worth it.
+    /// Records whether another task's proof was right. Returns whether a wrong one may have been
+    /// changed on the way, so that another attempt is worthwhile.
     pub fn is_doubtful(&self, is_proved: bool) -> bool {
         if is_proved {
             self.wrong_proofs.store(0, Ordering::Relaxed);

@@ -12,8 +12,8 @@
 //! the connection are made in the same way. An acceptor that refuses the first message says why in
 //! the status and proves nothing.
 //!
-//! The byte before the role has 1 for sealed frames, and twice the number of the service that the
-//! dialer wants. So a connection for one service cannot be redirected to another one.
+//! The byte before the role is twice the number of the service that the dialer wants, plus 1 if
+//! frames are sealed. So a connection for one service cannot be redirected to another one.
 
 use std::io;
 

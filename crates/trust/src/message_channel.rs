@@ -63,7 +63,7 @@ impl<S: Read + Write> MessageChannel<S> {
         read.map_err(|error| doubted(credentials, error))?;
         let Answered { proof, keys } = match dialer.answer(&challenge) {
             Err(error) if credentials.is_doubtful(false) => {
-                return Err(aborted(&format!("{error}, if nothing was changed on the way")));
+                return Err(aborted(&format!("{error} (or it was changed on the way)")));
             }
             answered => answered.map_err(refused)?,
         };
@@ -89,7 +89,7 @@ impl<S: Read + Write> MessageChannel<S> {
             Ok(challenged) => challenged,
             Err(error) => {
                 if let Some(refusal) = error.refusal(VERSION) {
-                    // The reason helps, but a dialer that is gone needs none.
+                    // If the dialer is gone, nothing is lost.
                     let _ = channel.write_all(&[&refusal]);
                 }
                 return Err(refused(error));

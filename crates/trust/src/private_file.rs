@@ -38,8 +38,7 @@ fn check_kind(about: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// The content of a file with a secret, of at most this many bytes, and what the system says about
-/// the file.
+/// The content of a file with a secret, of at most this many bytes, and the file's metadata.
 ///
 /// # Errors
 /// If it cannot be read, is not a regular file, or is longer.

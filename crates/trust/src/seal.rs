@@ -57,7 +57,7 @@ struct SealDirection {
 }
 
 impl SealDirection {
-    /// The first half of the key is that of tags, the second that of hashes.
+    /// The first half of the key is for tags, the second for hashes.
     fn new(key: &[u8; 32]) -> Self {
         let (of_tags, of_hashes) = key.split_at(AES_128_GCM.key_len());
         let hash = SealedHash::new(&std::array::from_fn(|at| of_hashes[at]));
@@ -113,7 +113,7 @@ impl FrameSealer {
 /// Checks the frames of one direction of a connection.
 pub struct FrameOpener {
     direction: SealDirection,
-    /// The tag that the present payload must have.
+    /// The tag that the current payload must have.
     expected: SealTag,
 }
 

@@ -211,8 +211,8 @@ impl ListClasses {
         Ok(())
     }
 
-    /// The listing of these files. Classes are numbered by their number or by the alphabetical
-    /// order of their names.
+    /// The listing of these files. Classes that are numbers keep them; others are numbered in the
+    /// alphabetical order of their names.
     fn into_listing(mut self, root: PathBuf, files: Vec<Box<Path>>) -> Listing {
         if self.ranks.is_empty() {
             let classes = self.labels.iter().max().map_or(0, |most| most + 1);

@@ -348,7 +348,7 @@ impl<R: Read> Read for MeteredRead<'_, '_, R> {
     }
 }
 
-/// Recovers the wish to stop, which passed through the readers as an error of theirs.
+/// Recovers the request to stop, which passed through the readers as one of their errors.
 fn interrupted(error: DataError) -> ReadStop {
     let is_wish = |source: &io::Error| {
         let inner = source.get_ref().and_then(|inner| inner.downcast_ref());

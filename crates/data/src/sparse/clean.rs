@@ -40,7 +40,7 @@ pub struct CachedRows {
 pub enum CacheRemoval {
     /// It is gone.
     Removed,
-    /// This process builds it now, so it stays.
+    /// It stays, because this process is building it.
     InUse(String),
 }
 
@@ -100,7 +100,7 @@ impl CachedRows {
     }
 }
 
-/// Whether a file is called as one of a cache's: a name, a digest and an extension.
+/// Whether a file's name has the form of a cache's: a name, a digest and an extension.
 fn has_cache_name(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default();
     let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { return false };

@@ -66,7 +66,7 @@ impl FieldMap {
         self.numbers
     }
 
-    /// The field of a key. One before the first field counts as in it.
+    /// The field of a key. A key before the first field counts as part of it.
     ///
     /// # Panics
     /// If there are no fields.
@@ -77,7 +77,7 @@ impl FieldMap {
     /// Replaces `fields` with those of rising keys.
     ///
     /// # Panics
-    /// If there are no fields, but keys.
+    /// If there are keys but no fields.
     pub fn fields_of(&self, keys: &[u32], fields: &mut Vec<u16>) {
         let mut range = 0;
         fields.clear();

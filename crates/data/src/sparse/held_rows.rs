@@ -2,8 +2,8 @@
 //!
 //! Training must find row number i of the rest quickly, without a list as long as the data. The
 //! held-out rows split the rest into runs, so a row's place in the store is its index plus the
-//! number of held-out rows before it. A table says that number for blocks of indices, each about
-//! as long as a run, so hardly a search remains.
+//! number of held-out rows before it. A table says that number for blocks of indices, each about as
+//! long as a run, so almost nothing is left to search.
 
 /// Finds rows between held-out ones.
 #[derive(Debug)]

@@ -28,10 +28,10 @@ pub const MAX_ROW_ENTRIES: usize = 1 << 20;
 /// parameters, which also has a bias.
 pub const MAX_FEATURES: usize = u32::MAX as usize - 1;
 
-/// The most features that the greatest index of a file decides without a question.
+/// Up to this many features, the greatest index of a file is trusted to give their number.
 pub(super) const MAX_UNASKED_FEATURES: usize = 1 << 26;
 
-/// With more features than that, the least share of them that the entries must make up.
+/// With more features than that, the number of entries must be at least this share of theirs.
 pub(super) const LEAST_ENTRIES_PER_FEATURE: f64 = 1e-3;
 
 /// The greatest number of rows: a batch plan numbers examples with 32 bits.

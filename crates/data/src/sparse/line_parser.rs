@@ -79,7 +79,7 @@ impl LineParser {
         self
     }
 
-    /// Parses a line without its newline; `None` if it has no row, as an empty one.
+    /// Parses a line without its newline; `None` if it has no row, like an empty line.
     ///
     /// # Errors
     /// If the line is not a row; the text says why.

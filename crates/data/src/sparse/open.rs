@@ -33,8 +33,8 @@ use crate::train_test::TrainTest;
 /// How long to wait for another process that builds the same cache.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Opens sparse data, and reports to `observer` how far it got, for which process it waits, and
-/// why an existing cache cannot be used.
+/// Opens sparse data, and reports to `observer` its progress, which process it waits for, and why
+/// an existing cache cannot be used.
 ///
 /// # Errors
 /// If the specification contradicts itself, a file or a row cannot be read, the cache cannot be
@@ -422,7 +422,7 @@ pub fn row_cache_dir() -> Result<PathBuf, DataError> {
 }
 
 fn note(observer: &mut dyn OpenObserver, text: &str) {
-    // A wish to stop is heard at the next progress.
+    // A request to stop takes effect at the next report of progress.
     let _ = observer.report(OpenReport::Note(text));
 }
 

@@ -110,8 +110,8 @@ impl Drop for Copier {
     fn drop(&mut self) {
         self.shared.progress().is_given_up = true;
         self.shared.has_changed.notify_all();
-        // A thread in the middle of a copy ends with the process: a copy without its manifest is
-        // none.
+        // A thread in the middle of a copy ends with the process: a copy without its manifest does
+        // not count.
         drop(self.thread.take().filter(JoinHandle::is_finished));
     }
 }
@@ -197,7 +197,7 @@ impl CopierState {
         let oldest = complete.map(|(step, _)| *step).take(self.keep).last().unwrap_or(step);
         let older = found.into_iter().filter(|(step, _)| *step < oldest);
         for (_, mut files) in older.chain(newer) {
-            // The manifest goes first, so that a copy is whole or none.
+            // The manifest is removed first, so that what is left of a copy never looks complete.
             files.sort_by_key(|name| !is_manifest(name));
             files.iter().try_for_each(|name| self.run.store.remove(name))?;
         }

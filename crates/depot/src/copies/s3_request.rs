@@ -11,7 +11,7 @@ use paceline_trust::{HASH_BYTES, keyed_hash};
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Who asks.
+/// The keys that requests are signed with.
 pub(super) struct S3Credentials {
     pub(super) key: String,
     pub(super) secret: String,

@@ -1,6 +1,7 @@
 //! Which settings of a session can be used.
 
 use paceline_exchange::{FactorChoice, WireFormat};
+use paceline_model::ParamTable;
 
 use super::Session;
 use crate::error::TrainError;
@@ -38,8 +39,10 @@ impl Session {
         if self.contexts.len() > 1 {
             return wrong("call record or contexts only once".into());
         }
-        if let Err(why) = self.settings.optimizer.check() {
-            return wrong(why);
+        self.settings.optimizer.check().map_err(TrainError::Settings)?;
+        if self.workload.is_sparse() {
+            let width = self.workload.layout()?.width();
+            ParamTable::supports(&self.settings.optimizer, width).map_err(TrainError::Settings)?;
         }
         self.workload.check_inputs()?;
         self.workload.check_labels()?;

@@ -37,7 +37,7 @@ pub enum ClientEvent {
     Started,
     /// A piece of something has arrived; more will follow.
     Progress,
-    /// The present push or pull has been answered in full.
+    /// The current push or pull has been answered in full.
     Complete,
     /// A text for a person.
     Notice(String),

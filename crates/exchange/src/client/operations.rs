@@ -43,13 +43,13 @@ impl Client {
         self.set_final(self.config.total_params);
     }
 
-    /// The gradient of the present push is final from parameter `from` on. A backward pass ends
+    /// The gradient of the current push is final from parameter `from` on. A backward pass ends
     /// with the first layer, so the range grows towards 0.
     pub fn set_final(&mut self, from: usize) {
         self.links.iter_mut().for_each(|link| link.set_final(from));
     }
 
-    /// Sends nothing more of the present push, if there is one. It is complete when everything that
+    /// Sends nothing more of the current push, if there is one. It is complete when everything that
     /// was sent has been answered, which a server does at once after [`Client::cut_short`].
     pub fn cancel_push(&mut self) {
         if !matches!(self.operation, Some(Operation::Push { .. })) {

@@ -139,12 +139,12 @@ impl Client {
         Ok(ClientEvent::Reports(TaskReport::decode_list(&std::mem::take(gathered))?))
     }
 
-    /// Whether the present operation is a worker's first pull.
+    /// Whether the current operation is a worker's first pull.
     fn is_resuming(&self) -> bool {
         matches!(self.operation, Some(Operation::Pull { resume: true, .. }))
     }
 
-    /// What all answers to the present operation have in common. A pull that no push follows is
+    /// What all answers to the current operation have in common. A pull that no push follows is
     /// answered with exact parameters.
     fn expected_answer(&self) -> ExpectedAnswer {
         let is_exact = matches!(self.operation, Some(Operation::Pull { resume: false, .. }));
@@ -152,7 +152,7 @@ impl Client {
         ExpectedAnswer { sequence: self.expected_sequence(), wire }
     }
 
-    /// The sequence that the answers to the present operation repeat: that of the push, or for a
+    /// The sequence that the answers to the current operation repeat: that of the push, or for a
     /// pull that of the next push.
     pub(super) fn expected_sequence(&self) -> u64 {
         match self.operation {

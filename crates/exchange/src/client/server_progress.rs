@@ -17,7 +17,7 @@ use super::event::{ProtocolError, ReadTarget};
 use crate::shard::chunk_ranges;
 use crate::{CHUNK_FLOATS, FrameKind, Header, WINDOW_CHUNKS, Welcome, WireFormat, encode_keys};
 
-/// The state of the handshake on the present connection.
+/// The state of the handshake on the current connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handshake {
     Down,
@@ -37,9 +37,9 @@ pub(super) struct VersionedRange {
 struct LinkChunk {
     /// Where it lies, and the version that arrived last.
     values: VersionedRange,
-    /// Whether it has been sent on this connection for the present operation.
+    /// Whether it has been sent on this connection for the current operation.
     sent: bool,
-    /// Whether it has been sent for the present operation on any connection: the server may hold
+    /// Whether it has been sent for the current operation on any connection: the server may hold
     /// it, so it takes part in the window.
     tried: bool,
     answered: bool,
@@ -76,7 +76,7 @@ pub(super) struct SlotPosition {
 pub(super) struct KeyRequests {
     /// The values of each key.
     width: usize,
-    /// The keys that the present operation requests, encoded.
+    /// The keys that the current operation requests, encoded.
     pub(super) encoded: Vec<u8>,
     /// The batches whose values have arrived and whose gradient is due, the oldest first.
     pub(super) due: VecDeque<VersionedRange>,
@@ -207,7 +207,7 @@ impl ServerProgress {
         self.cursor = self.final_from;
     }
 
-    /// Sends no further chunk of the present operation: those that were not sent count as answered.
+    /// Sends no further chunk of the current operation: those that were not sent count as answered.
     pub(super) fn cancel(&mut self) {
         for chunk in self.chunks.iter_mut().filter(|chunk| !chunk.tried && !chunk.answered) {
             chunk.answered = true;

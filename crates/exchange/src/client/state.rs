@@ -18,7 +18,7 @@ pub struct Client {
     pub(super) config: ClientConfig,
     pub(super) links: Vec<ServerProgress>,
     pub(super) operation: Option<Operation>,
-    /// The sequence of the present or last push.
+    /// The sequence of the current or last push.
     pub(super) sequence: u64,
     /// The step that the slot continues with; known once all servers have welcomed the client.
     pub(super) resume_step: Option<u64>,
@@ -86,12 +86,12 @@ impl Client {
         self.operation.is_none()
     }
 
-    /// Whether every server has welcomed the client on its present connection.
+    /// Whether every server has welcomed the client on its current connection.
     pub fn is_welcome(&self) -> bool {
         self.links.iter().all(ServerProgress::is_welcome)
     }
 
-    /// Whether a server has welcomed the client on its present connection. Until then the server
+    /// Whether a server has welcomed the client on its current connection. Until then the server
     /// may be in a generation that the client does not know, so only `Hello` may be sent to it.
     pub fn is_welcome_at(&self, server: usize) -> bool {
         self.links[server].is_welcome()

@@ -55,7 +55,7 @@ impl Replica {
         self.is_mixed
     }
 
-    /// Whether nothing of the present step has been reduced or received: it can be given up without
+    /// Whether nothing of the current step has been reduced or received: it can be given up without
     /// a trace.
     pub fn is_untouched(&self) -> bool {
         let is_idle = |peer: usize| {

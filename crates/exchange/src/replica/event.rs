@@ -7,11 +7,11 @@ use crate::ProtocolError;
 /// What a frame from a peer means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaEvent {
-    /// A piece of the present step, or of a state that is being received.
+    /// A piece of the current step, or of a state that is being received.
     Progress,
     /// The run has failed at the peer, and why.
     Abort(String),
-    /// The peer has cut the run short: the present step is not made.
+    /// The peer has cut the run short: the current step is not made.
     CutShort,
     /// To the coordinator: the peer has left and waits for [`Replica::bye`](super::Replica::bye).
     Left,

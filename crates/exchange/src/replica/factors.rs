@@ -1,9 +1,9 @@
 //! The frames that carry factors of gradients.
 //!
-//! The factors of a piece, the inputs of all examples followed by the derivatives by the outputs,
-//! are one row of numbers, cut into frames of at most a chunk. They travel piece after piece, from
-//! the last to the first. Each frame states the number of examples, which determines how many
-//! frames there are, and must be the same in all frames of a step.
+//! The factors of a piece, the inputs of all examples followed by the derivatives with respect to
+//! the outputs, are one row of numbers, cut into frames of at most a chunk. They travel piece after
+//! piece, from the last to the first. Each frame states the number of examples, which determines
+//! how many frames there are, and must be the same in all frames of a step.
 
 use std::ops::Range;
 

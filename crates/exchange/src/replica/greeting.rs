@@ -82,7 +82,7 @@ impl Replica {
     }
 
     /// Unless the run recovers from losses, all workers must be where the run begins. Otherwise no
-    /// worker can be ahead of one that takes part in the run by more than the present step; only a
+    /// worker can be ahead of one that takes part in the run by more than the current step; only a
     /// process that has just begun does not know how far the run is.
     fn check_position(&self, theirs: Option<ReplicaPosition>) -> Result<(), Refusal> {
         let there = theirs.map_or(0, |position| position.step);

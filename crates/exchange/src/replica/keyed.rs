@@ -69,7 +69,7 @@ impl Replica {
         self.keyed.as_ref().map_or(0, |keyed| keyed.key_bytes)
     }
 
-    /// The digest by which the replicas are compared before the present step.
+    /// The digest by which the replicas are compared before the current step.
     pub(super) fn compared_digest(&self) -> u64 {
         let nth = self.global_step / self.config.check_every;
         self.keyed.as_ref().map_or_else(|| digest(&self.params), |its| its.compared_digest(nth))

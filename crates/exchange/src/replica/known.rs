@@ -25,11 +25,11 @@ pub enum KnownPart {
         /// The chunk of the owner's shard.
         chunk: usize,
     },
-    /// Another worker's gradient of a chunk of the own shard, as this worker knows it.
+    /// Another worker's gradient of a chunk of this worker's shard, as this worker knows it.
     Received {
         /// The slot of the other worker.
         slot: usize,
-        /// The chunk of the own shard.
+        /// The chunk of this worker's shard.
         chunk: usize,
     },
     /// The mean of a chunk, as all workers know it.
@@ -46,11 +46,11 @@ pub enum KnownPart {
 pub(super) struct KnownGradients {
     /// By owner and chunk of its shard.
     sent: Vec<Vec<KnownChunk>>,
-    /// By worker and chunk of the own shard.
+    /// By worker and chunk of this worker's shard.
     received: Vec<Vec<KnownChunk>>,
     /// By owner and chunk of its shard; the values are elsewhere.
     means: Vec<Vec<KnownChunk>>,
-    /// What the present step has changed, if that may have to be undone.
+    /// What the current step has changed, if that may have to be undone.
     changed: Vec<KnownPart>,
     keeps_changed: bool,
 }
@@ -61,7 +61,7 @@ struct KnownChunk {
     values: Vec<f32>,
     /// The changes sent last.
     changes: Vec<u16>,
-    /// The values before the present step, if it has changed them.
+    /// The values before the current step, if it has changed them.
     before: Vec<f32>,
     is_changed: bool,
 }
@@ -169,7 +169,7 @@ impl KnownGradients {
         chunk.values = values;
     }
 
-    /// Keeps values that the present step is about to change.
+    /// Keeps values that the current step is about to change.
     fn keep(&mut self, part: KnownPart, values: &[f32]) {
         if !self.keeps_changed || self.chunk(part).is_changed {
             return;
@@ -197,14 +197,14 @@ impl KnownGradients {
         all.into_iter().flatten().flatten().for_each(|chunk| *chunk = KnownChunk::default());
     }
 
-    /// The present step is made.
+    /// The current step is made.
     pub(super) fn settle(&mut self) {
         for part in std::mem::take(&mut self.changed) {
             self.chunk_mut(part).is_changed = false;
         }
     }
 
-    /// The present step has to be made again: everything becomes what it was before. `chunks` are
+    /// The current step has to be made again: everything becomes what it was before. `chunks` are
     /// those of all owners, and `mean` is the memory of the known mean.
     pub(super) fn undo(&mut self, chunks: &[Vec<Range<usize>>], mean: &mut [f32]) {
         for part in std::mem::take(&mut self.changed) {

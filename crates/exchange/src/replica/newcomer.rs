@@ -148,8 +148,8 @@ impl Replica {
         self.peers.iter().any(|peer| peer.known_awaited.is_some())
     }
 
-    /// Where gradients travel as changes: a gradient of the own shard as it is known, for a
-    /// checkpoint. That of `slot`, or the mean in place of the own one. `out` is as long as the
+    /// Where gradients travel as changes: a gradient of this worker's shard as it is known, for a
+    /// checkpoint: that of `slot`, or for this worker's own slot the mean. `out` is as long as the
     /// shard that this worker writes.
     pub fn copy_known(&self, slot: usize, out: &mut [f32]) {
         out.fill(0.0);

@@ -1,4 +1,4 @@
-//! What a replica knows of its peers and of the present step.
+//! What a replica knows of its peers and of the current step.
 
 use crate::keyed_sum::KeyedBuffer;
 use crate::{Flags, Header};
@@ -35,24 +35,24 @@ pub(super) struct ReplicaPeer {
     pub(super) changes: Vec<u16>,
     pub(super) has_gradient: bool,
     pub(super) progress: PeerProgress,
-    /// Its contribution to the present step, once the first chunk has arrived.
+    /// Its contribution to the current step, once the first chunk has arrived.
     pub(super) contribution: Option<Contribution>,
     pub(super) report: Option<Vec<u8>>,
     pub(super) said_bye: bool,
 }
 
-/// How far the present step has come with a peer, in chunks.
+/// How far the current step has come with a peer, in chunks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PeerProgress {
     /// Of its shard: gradients sent to it.
     pub(super) gradients_sent: usize,
-    /// Of the own shard: gradients received from it.
+    /// Of this worker's shard: gradients received from the peer.
     pub(super) gradients_received: usize,
-    /// Of the own shard: updated chunks sent to it.
+    /// Of this worker's shard: updated chunks sent to the peer.
     pub(super) updates_sent: usize,
     /// Of its shard: updated chunks received from it.
     pub(super) updates_received: usize,
-    /// For a sparse model: frames of the own gradient sent to it.
+    /// For a sparse model: frames of this worker's gradient sent to the peer.
     pub(super) frames_sent: usize,
     /// For a sparse model: frames of its gradient received.
     pub(super) frames_received: usize,
@@ -93,11 +93,11 @@ impl Contribution {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CurrentStep {
     pub(super) own: Contribution,
-    /// Chunks of the own shard that have been reduced.
+    /// Chunks of this worker's shard that have been reduced.
     pub(super) reduced: usize,
 }
 
-/// How far a piece of the present step is.
+/// How far a piece of the current step is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PieceProgress {
     /// Its gradient or its factors have been handed in.

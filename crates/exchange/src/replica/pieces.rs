@@ -66,13 +66,13 @@ impl Replica {
         self.pieces[piece].has_output = true;
     }
 
-    /// Whether a piece of the present step has not been handed in.
+    /// Whether a piece of the current step has not been handed in.
     pub fn awaits_pieces(&self) -> bool {
         let has_left = self.step.is_some_and(|step| step.own.has_left);
         self.pieces.iter().any(|piece| !piece.has_gradient && !has_left)
     }
 
-    /// Whether anything of the present step has not been handed in: a gradient, factors or the
+    /// Whether anything of the current step has not been handed in: a gradient, factors or the
     /// memory of an output.
     pub fn awaits_hand_in(&self) -> bool {
         let pieces = self.pieces.iter().zip(&self.config.pieces);
@@ -98,7 +98,7 @@ impl Replica {
         Some(if is_factor { CompletedPiece::Factors(piece) } else { CompletedPiece::Output(piece) })
     }
 
-    /// The workers that contribute to the present step, in slot order, as far as is known.
+    /// The workers that contribute to the current step, in slot order, as far as is known.
     pub fn contributors(&self) -> impl Iterator<Item = Contributor> {
         let examples = |slot: usize| {
             let contribution = self.contribution(slot).filter(|its| !its.has_left)?;

@@ -362,7 +362,7 @@ impl Replica {
         peer.progress.gradients_received = if has_left { own } else { header.chunk as usize + 1 };
     }
 
-    /// A frame of the present step states what the peer contributes to it.
+    /// A frame of the current step states what the peer contributes to it.
     pub(super) fn contribution_arrived(&mut self, peer: usize, header: &Header) {
         let has_left = header.flags.contains(Flags::LEFT);
         self.peers[peer].contribution.get_or_insert(Contribution {

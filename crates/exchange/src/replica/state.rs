@@ -29,7 +29,7 @@ pub struct Replica {
     /// Whether every worker owns the whole model.
     pub(super) is_whole: bool,
     pub(super) peers: Vec<ReplicaPeer>,
-    /// How far each piece of the present step is; empty in a step at once.
+    /// How far each piece of the current step is; empty in a step at once.
     pub(super) pieces: Vec<PieceProgress>,
     /// The mean of a chunk, while it is summed.
     pub(super) chunk_mean: Vec<f32>,
@@ -55,7 +55,7 @@ pub struct Replica {
     pub(super) is_gathering: bool,
     /// Set while a peer that is ahead sends the missing state.
     pub(super) catch_up: Option<CatchUp>,
-    /// The own state, while that of a peer overwrites it.
+    /// This replica's state, while that of a peer overwrites it.
     pub(super) kept: Option<KeptState>,
     /// Whether a state has been received in part: this replica is useless until it is complete.
     pub(super) is_incomplete: bool,
@@ -64,7 +64,7 @@ pub struct Replica {
     pub(super) is_fresh: bool,
     /// What travels as changes.
     pub(super) known: KnownGradients,
-    /// Whether `known` is not that of the present step, since no step will follow.
+    /// Whether `known` is not that of the current step, since no step will follow.
     pub(super) lacks_known: bool,
 }
 
@@ -215,7 +215,7 @@ impl Replica {
         self.checkpoint_requested = true;
     }
 
-    /// Whether a checkpoint of the present parameters must be taken.
+    /// Whether a checkpoint of the current parameters must be taken.
     pub fn is_checkpoint_due(&self) -> bool {
         self.checkpoint_step == Some(self.global_step)
     }

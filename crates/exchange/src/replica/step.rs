@@ -1,4 +1,4 @@
-//! A step: gradients go out, chunks of the own shard are reduced, updated chunks go out.
+//! A step: gradients go out, chunks of the worker's own shard are reduced, updated chunks go out.
 //! `send.rs` builds the frames and `receive.rs` handles those of peers.
 
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl Replica {
         self.step = Some(CurrentStep { own, reduced: 0 });
     }
 
-    /// Reduces the next chunk of the own shard, if every worker's gradient of it has arrived:
+    /// Reduces the next chunk of this worker's shard, if every worker's gradient of it has arrived:
     /// takes the mean and updates the parameters. Returns whether it did.
     pub fn reduce_chunk(&mut self, memory: &mut dyn StepMemory) -> bool {
         let Some(CurrentStep { own, reduced }) = self.step else { return false };
@@ -65,8 +65,8 @@ impl Replica {
         true
     }
 
-    /// Takes the mean of all gradients of a chunk of the own shard, in slot order. Unless updated
-    /// chunks carry means, updates the chunk with it at once.
+    /// Takes the mean of all gradients of a chunk of this worker's shard, in slot order. Unless
+    /// updated chunks carry means, updates the chunk with it at once.
     fn reduce(&mut self, chunk: usize, range: &Range<usize>, memory: &mut dyn StepMemory) {
         let mut buffer = std::mem::take(&mut self.chunk_mean);
         if buffer.len() < range.len() {
@@ -117,7 +117,7 @@ impl Replica {
         }
     }
 
-    /// What a slot, including the own one, contributes to the present step, as far as is known.
+    /// What a slot, this worker's included, contributes to the current step, as far as is known.
     pub(super) fn contribution(&self, slot: usize) -> Option<Contribution> {
         if slot == self.config.slot {
             self.step.map(|step| step.own)
@@ -151,7 +151,7 @@ impl Replica {
         self.heard().all(|slot| self.contribution(slot).is_some_and(|its| its.has_left))
     }
 
-    /// Whether it is already known that the present step will be made.
+    /// Whether it is already known that the current step will be made.
     pub(super) fn is_certain(&self) -> bool {
         self.heard().any(|slot| self.contribution(slot).is_some_and(|its| !its.has_left))
     }
@@ -161,7 +161,7 @@ impl Replica {
         !self.is_whole && !self.has_all_left()
     }
 
-    /// Whether everything of the present step has been handed out and has arrived.
+    /// Whether everything of the current step has been handed out and has arrived.
     pub fn is_complete(&self) -> bool {
         let own = self.chunks[self.config.slot].len();
         self.step.is_some_and(|step| step.reduced == own)
@@ -169,7 +169,7 @@ impl Replica {
             && self.others().all(|peer| !self.needs_in_step(peer))
     }
 
-    /// Whether the present step still has a frame for a peer or expects one from it, as far as is
+    /// Whether the current step still has a frame for a peer or expects one from it, as far as is
     /// known. Between owners, updated chunks count only once some worker is known to have a
     /// gradient; other workers learn from them whether the step is made.
     pub(super) fn needs_in_step(&self, peer: usize) -> bool {

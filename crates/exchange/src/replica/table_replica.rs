@@ -21,7 +21,7 @@ pub(super) struct TableReplica {
     pub(super) frame_keys: usize,
     /// The keys of this worker's gradient, and how they travel.
     pub(super) own: OwnKeys,
-    /// The mean of all gradients of the present step once it is reduced, or of the last one.
+    /// The mean of all gradients of the current step once it is reduced, or of the last one.
     pub(super) mean: KeyedBuffer,
     /// For the next sum.
     pub(super) spare: KeyedBuffer,
@@ -117,10 +117,10 @@ impl TableReplica {
 
 /// A state that a peer is sending.
 pub(super) struct IncomingState {
-    /// The table that will replace the own one; `None` if only the mean is missing.
+    /// The table that will replace this replica's; `None` if only the mean is missing.
     pub(super) table: Option<ParamTable>,
     pub(super) mean: KeyedBuffer,
-    /// The last key of the present part.
+    /// The last key of the current part.
     pub(super) last_key: Option<u32>,
 }
 

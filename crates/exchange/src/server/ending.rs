@@ -41,7 +41,7 @@ impl Server {
     /// Begins to stop the run. Only server 0 does: one server must decide, and all workers follow
     /// it.
     ///
-    /// In `sync` the present step is completed first, so that all workers stop after the same
+    /// In `sync` the current step is completed first, so that all workers stop after the same
     /// step. A coordinator that sends `Stop` before it pushes thus ends every run of one seed with
     /// the same bits.
     pub(super) fn stop(&mut self, reason: &[u8], host: &mut impl Host) {
@@ -58,7 +58,7 @@ impl Server {
         }
     }
 
-    /// Cuts the run short: the worker in `slot` abandons the present step, because the run must end
+    /// Cuts the run short: the worker in `slot` abandons the current step, because the run must end
     /// and the step would take too long.
     ///
     /// No gradient is applied any more, neither those that wait nor those to come. All are dropped

@@ -57,7 +57,7 @@ pub struct Server {
     pub(super) generation: Generation,
     /// When the waits are checked next.
     pub(super) next_wait_check_ms: u64,
-    /// When the present frame arrived.
+    /// When the current frame arrived.
     pub(super) now_ms: u64,
     pub(super) outcome: Option<Outcome>,
 }
@@ -111,7 +111,7 @@ impl Server {
         }
     }
 
-    /// Whether the store keeps each chunk's previous version beside the present one.
+    /// Whether the store keeps each chunk's previous version beside the current one.
     ///
     /// A worker that dies in the middle of a push leaves some chunks one step ahead of others.
     /// The process that takes over its slot must compute that gradient again from exactly the
@@ -139,7 +139,7 @@ impl Server {
         self.outcome.as_ref()
     }
 
-    /// The present parameters of the shard, with their optimizer.
+    /// The current parameters of the shard, with their optimizer.
     pub fn store(&self) -> &Store {
         &self.store
     }

@@ -1,4 +1,4 @@
-//! Cutting the dimensions of a vector into blocks whose sums fit registers.
+//! Cuts the dimensions of a vector into blocks whose sums fit in registers.
 
 /// Work on a block of dimensions, whose number the compiler knows.
 pub(super) trait DimensionWork {

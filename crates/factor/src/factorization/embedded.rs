@@ -13,14 +13,14 @@ pub(crate) struct FieldRow<'a> {
     pub(crate) fields: &'a [u16],
 }
 
-/// What a row's score has left for its gradient, with the derivatives that follow from it.
+/// What the score of a row leaves for its gradient, with the derivatives that follow from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowSlopes<'a> {
-    /// The derivative by the score.
+    /// The derivative with respect to the score.
     pub(crate) delta: f32,
     /// The sums of the vectors, if pairs are part of the score.
     pub(crate) sums: Option<&'a [f32]>,
-    /// The derivatives by the perceptron's inputs, a vector for each field.
+    /// The derivatives with respect to the perceptron's inputs, a vector for each field.
     pub(crate) inputs: &'a [f32],
 }
 
@@ -34,7 +34,7 @@ impl FmShape {
         0.5 * for_dimensions(self.rank, Embed { row, shape: self, sums, inputs })
     }
 
-    /// Adds the gradient of the vectors: by the pairs, and by the inputs that they are.
+    /// Adds the gradient of the vectors: through the pairs, and through the perceptron's inputs.
     #[inline(always)]
     pub(crate) fn add_embedded_gradient_here(
         self,

@@ -166,7 +166,7 @@ impl FieldPairs<'_> {
         block_sum(sums)
     }
 
-    /// Adds the gradient of `delta` times that.
+    /// Adds the gradient of `delta` times that part of the score.
     #[inline(always)]
     fn add_gradient<const B: usize, const UNIT: bool, I: Iterator<Item = FieldKey>>(
         &self,

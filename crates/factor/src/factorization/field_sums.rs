@@ -2,8 +2,8 @@
 //!
 //! The pairs of 100,000 keys would take minutes. With `a[f][g]` the sum of the vectors for field g
 //! over the keys of field f, each times its value, the products of `a[f][g]` and `a[g][f]` over all
-//! f and g have every pair twice and each key once with itself. So the work grows with the number
-//! of keys and not with its square.
+//! f and g contain every pair twice, and each key once with itself. So the work grows with the
+//! number of keys and not with its square.
 
 use super::ffm::FfmShape;
 use super::row_entries::RowEntries;

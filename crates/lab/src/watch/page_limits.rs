@@ -13,7 +13,7 @@ pub(crate) const QUIET_SECONDS: u64 = 15;
 /// Samples that a task that still runs can miss.
 const MISSED_SAMPLES: u64 = 5;
 
-/// How long a run that samples its resources can write nothing while it still runs, in seconds.
+/// The longest time in which a live run that samples its resources may write nothing, in seconds.
 /// None if it does not sample: then it may write nothing for any time.
 pub(crate) fn longest_silence(job: &BTreeMap<String, String>) -> Option<u64> {
     let milliseconds = match job.get("observe.sample_ms") {

@@ -166,7 +166,7 @@ fn read_text(run: &ListedRun, name: &str) -> String {
     regular_text(&run.path.join(name))
 }
 
-/// The last that a run's files tell of a run that has not ended.
+/// The last sign of life in the files of a run that has not ended.
 struct LastSign {
     /// When the job or a file in a task's folder was written.
     written: Option<SystemTime>,

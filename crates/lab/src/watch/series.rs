@@ -3,7 +3,7 @@
 //! A screen shows at most a few thousand points of a curve, but which ones is known only when a
 //! chart is drawn. So the curve is stored as *buckets* with equal numbers of consecutive points:
 //! the position of the first, and the least, greatest and mean value. A bucket holds one point
-//! until there are too many buckets; then neighbors are merged in pairs and each holds twice as
+//! until there are too many buckets; then neighbours are merged in pairs and each holds twice as
 //! many. Drawing merges buckets in the same way, so a spike is never lost.
 
 use std::ops::Range;
@@ -204,9 +204,9 @@ fn grouped(buckets: &[Bucket], limit: usize) -> Vec<Bucket> {
     drawn
 }
 
-/// Lets every range be that of about equally many steps. Points are recorded for every step at
-/// first and as means of several later, and the range of more steps is wider: without this, a band
-/// would widen where the recording changes and the values do not.
+/// Makes every range cover about equally many steps. Points are recorded for every step at first
+/// and as means of several steps later, and the range of more steps is wider: without this, a band
+/// would widen where only the recording changes and not the values.
 fn even_ranges(drawn: &mut [Bucket]) {
     if drawn.iter().all(|bucket| bucket.min == bucket.max) {
         return; // Nothing is drawn as a band.
@@ -219,7 +219,7 @@ fn even_ranges(drawn: &mut [Bucket]) {
     for at in 0..drawn.len() {
         let end = drawn[at].step.saturating_add(span);
         let within = drawn[at + 1..].iter().take_while(|next| next.step < end);
-        // The range of a following bucket is its own still.
+        // The next bucket still has its own range.
         let ranges = within.map(|next| (next.min, next.max));
         let own = (drawn[at].min, drawn[at].max);
         let both = |a: (f32, f32), b: (f32, f32)| (a.0.min(b.0), a.1.max(b.1));

@@ -204,7 +204,7 @@ impl ParamTable {
         }
     }
 
-    /// Copies the parameters of keys to `out`, [`width`](Self::width) for each: the present ones,
+    /// Copies the parameters of keys to `out`, [`width`](Self::width) for each: the current ones,
     /// or those that the key starts from. The keys need not be sorted, but features come before
     /// others.
     ///

@@ -13,7 +13,7 @@ pub struct ConnectConfig {
     pub client: ClientConfig,
     /// The servers' addresses, `host:port`, in the order of their indices.
     pub servers: Vec<String>,
-    /// The places of a sparse model's keys on the servers, if they are not those of their numbers.
+    /// The places of a sparse model's keys on the servers; `None` if each key is its own place.
     pub order: Option<KeyPlaces>,
     /// What this task shows to the servers and demands of them.
     pub credentials: Credentials,
@@ -27,9 +27,9 @@ pub struct ConnectConfig {
 }
 
 impl ConnectConfig {
-    /// No secret. Waits 60 s for the start and 610 s for an answer: 10 s longer than a server
-    /// waits for other workers, so that the worker hears the reason from the server. The first
-    /// lost connection is an error.
+    /// Connects without a secret. Waits 60 s for the start and 610 s for an answer: 10 s longer
+    /// than a server waits for other workers, so that the worker learns the reason from the server.
+    /// The first lost connection is an error.
     pub fn new(client: ClientConfig, servers: Vec<String>) -> Self {
         Self {
             client,

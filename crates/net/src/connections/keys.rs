@@ -39,8 +39,8 @@ impl ServerConnections {
         Ok(pulled)
     }
 
-    /// Pushes the gradient of the batch of plan step `step`, the numbers of the keys that were
-    /// pulled first, and requests the values of `next`. Returns when both are sent.
+    /// Pushes the gradient of the batch of plan step `step`, whose keys were requested before, and
+    /// requests the values of `next`. Returns when both are sent.
     pub fn push_keys(
         &mut self,
         step: u64,
@@ -90,7 +90,7 @@ impl ServerConnections {
         Ok(answered)
     }
 
-    /// The places of keys that are about to be requested, if they are not those of their numbers.
+    /// The places of keys that are about to be requested; `None` if each key is its own place.
     fn place(&mut self, keys: &[u32]) -> Result<Option<Vec<u32>>, LinkError> {
         let Some(order) = &self.config.order else {
             self.check_count(keys)?;
@@ -104,7 +104,7 @@ impl ServerConnections {
         Ok(Some(places))
     }
 
-    /// Keeps the memory of places for the next request.
+    /// Keeps the buffer of places for the next request.
     fn keep(&mut self, places: Option<Vec<u32>>) {
         if let Some(places) = places {
             self.places = places;

@@ -45,9 +45,10 @@ impl ServerConnections {
         self.params = params;
     }
 
-    /// Makes the push that [`Self::lend`] began, with what is handed in meanwhile, and returns when
-    /// all pieces have their updated parameters. If the run is cut short meanwhile, it returns when
-    /// the servers have answered what was sent, and [`Self::was_dropped`] holds.
+    /// Completes the push that [`Self::lend`] began, with the pieces that are handed in meanwhile,
+    /// and returns when all of them have their updated parameters. If the run is cut short
+    /// meanwhile, it returns when the servers have answered what was sent, and
+    /// [`Self::was_dropped`] holds.
     pub fn exchange_pieces(
         &mut self,
         exchange: PieceExchange<'_>,
@@ -88,12 +89,12 @@ impl ServerConnections {
                 None => {}
             }
             if progress || final_from > 0 {
-                // While pieces are missing, it is the own model that others wait for.
+                // While pieces are missing, this worker's own model is what everything waits for.
                 wait = None;
             }
             if !progress {
                 observer.enter_phase(ExchangePhase::Wait);
-                // It does not spin: the core is of more use to the thread that computes.
+                // This thread does not spin: the thread that computes has more use for the core.
                 self.sleep(wait.get_or_insert_with(LongWait::new), observer)?;
             }
         }
@@ -101,7 +102,8 @@ impl ServerConnections {
 }
 
 impl ServerConnections {
-    /// Cuts the run short once no frame is sent in part. Returns whether that is so.
+    /// Cuts the run short, unless a frame has been sent only in part. Returns whether the run is
+    /// cut short.
     fn cut_short_when_sent(&mut self) -> Result<bool, LinkError> {
         if !self.requests.cuts_short && self.peers.iter().all(ServerPeer::is_sent) {
             self.cut_short()?;

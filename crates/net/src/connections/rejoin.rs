@@ -80,7 +80,7 @@ impl ServerConnections {
         next.map_or(CHECK_EVERY, |time| time.clamp(Duration::from_millis(1), CHECK_EVERY))
     }
 
-    /// A server has admitted this process: it gets the requests that still stand.
+    /// A server has admitted this process: sends it the requests that it has not answered.
     pub(super) fn welcomed(&mut self, server: usize) -> Result<(), LinkError> {
         self.peers[server].welcomed();
         if let Some(reason) = self.requests.stop.clone().filter(|_| server == 0) {
@@ -108,7 +108,7 @@ impl ServerConnections {
         self.client.connection_lost(server);
     }
 
-    /// The run has gone back: all connections must be made again, and no request stands.
+    /// The run has gone back: all connections must be made again, and no request is pending.
     pub(super) fn rewound(&mut self) {
         (0..self.peers.len()).for_each(|server| self.retire(server));
         self.requests = StandingRequests::default();
@@ -136,7 +136,7 @@ impl ServerConnections {
         self.client.lost_pushes()
     }
 
-    /// The step of the checkpoint that the present generation of servers started from; 0 if none.
+    /// The step of the checkpoint that the current generation of servers started from; 0 if none.
     pub fn base_step(&self) -> u64 {
         self.client.generation().base.unwrap_or(0)
     }

@@ -25,7 +25,7 @@ impl StandingRequests {
             request.map(|request| CheckpointRequest { is_during_operation: false, ..request });
     }
 
-    /// Whether the present goodbye is of this kind.
+    /// Whether the current goodbye is of this kind.
     pub(super) fn is_saying(&self, kind: FrameKind) -> bool {
         self.goodbye.as_ref().is_some_and(|goodbye| goodbye.header.kind == kind)
     }

@@ -38,7 +38,7 @@ pub(super) enum ReturnWhen {
 pub struct ServerConnections {
     pub(super) client: Client,
     pub(super) peers: Vec<ServerPeer>,
-    /// All parameters; for a sparse model, the values that the present operation asks for.
+    /// All parameters; for a sparse model, the values that the current operation asks for.
     pub(super) params: AlignedBuffer,
     pub(super) poll: Poll,
     pub(super) events: Events,
@@ -52,8 +52,8 @@ pub struct ServerConnections {
     pub(super) has_rewound: bool,
     /// For a sparse model: the gradient pushed last, until it is answered.
     pub(super) pushed: Vec<f32>,
-    /// The keys that the present operation requests, and their places on the servers, if these are
-    /// not those of their numbers.
+    /// The keys that the current operation requests, and their places on the servers, if these
+    /// differ.
     pub(super) requested: Vec<u32>,
     pub(super) places: Vec<u32>,
     /// The gradient as it travels, if it travels as changes; otherwise empty.
@@ -139,7 +139,7 @@ impl ServerConnections {
         self.complete_whole(grad, ReturnWhen::Answered, observer)
     }
 
-    /// Sends and reads until the present operation has been sent or answered in full.
+    /// Sends and reads until the current operation has been sent or answered in full.
     pub(super) fn complete_whole(
         &mut self,
         gradient: &[f32],
@@ -191,7 +191,7 @@ impl ServerConnections {
         Ok(progress)
     }
 
-    /// The outcome of the present operation, once it is known.
+    /// The outcome of the current operation, once it is known.
     pub(super) fn outcome(&mut self, when: ReturnWhen) -> Result<Option<LinkOutcome>, LinkError> {
         if self.has_rewound {
             return Ok(Some(LinkOutcome::Rewound));

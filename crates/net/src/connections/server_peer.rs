@@ -32,7 +32,7 @@ struct Outage {
     pause: Duration,
 }
 
-/// The pause before a reconnect after `breaks` breaks during the present exchange. The first break
+/// The pause before a reconnect after `breaks` breaks during the current exchange. The first break
 /// is repaired at once.
 fn pause_after(breaks: u32) -> Duration {
     match breaks.checked_sub(2) {
@@ -48,7 +48,7 @@ pub(super) struct ServerPeer {
     pub(super) address: String,
     pub(super) state: PeerState,
     connection: Option<FramedConnection<Range<usize>, ReadTarget>>,
-    /// The server has answered the present goodbye.
+    /// The server has answered the current goodbye.
     pub(super) said_goodbye: bool,
     /// If the connection ends, that counts as the answer to the goodbye.
     pub(super) may_vanish: bool,
@@ -56,7 +56,7 @@ pub(super) struct ServerPeer {
     pub(super) may_close: bool,
     /// When to connect again.
     pub(super) next_attempt: Instant,
-    /// How often the connection broke during the present exchange.
+    /// How often the connection broke during the current exchange.
     pub(super) breaks: u32,
     outage: Option<Outage>,
     /// Earlier connections, kept open until the server has admitted this process on a new one.
@@ -238,7 +238,7 @@ impl ServerPeer {
         sent.map_err(|error| self.lost(error))
     }
 
-    /// Whether the last frame was the first chunk of an answer; true once.
+    /// Whether the last frame was the first chunk of an answer; true only at the first call.
     pub(super) fn take_first_chunk(&mut self) -> bool {
         std::mem::take(&mut self.is_first_chunk)
     }

@@ -136,7 +136,7 @@ impl ServerConnections {
             let attempt = self.dial_server(server);
             let peer = &mut self.peers[server];
             peer.next_attempt = Instant::now() + RETRY_PAUSE;
-            // A server that refused this process is running; its hanging up adds nothing.
+            // A server that refused this process is running: that it then hung up says nothing new.
             if let Err(state) = attempt
                 && !matches!(peer.state, PeerState::Denied(_))
             {

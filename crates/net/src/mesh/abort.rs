@@ -41,7 +41,7 @@ impl Mesh {
 
     /// Finds out why a worker is lost: a worker that exits because of another one says so first.
     pub(super) fn find_cause(&mut self, slot: usize, why: String) -> LinkError {
-        // Other workers that are gone as well may show only now.
+        // That other workers are gone as well may become visible only now.
         let _ = self.poll(Duration::ZERO);
         let mut lost = vec![slot];
         for other in self.replica.others() {

@@ -128,7 +128,7 @@ impl MeshConnection {
         self.frames.control()
     }
 
-    /// The kind of the last frame, if it was the first chunk of something; given out once.
+    /// The kind of the last frame, if it was the first chunk of something; returned once.
     pub(super) fn take_first_chunk(&mut self) -> Option<FrameKind> {
         self.first_chunk.take()
     }
@@ -164,7 +164,7 @@ impl MeshConnection {
         }
     }
 
-    /// Finishes the frame that has been sent in part. Returns whether none is left.
+    /// Finishes the frame that has been sent in part. Returns whether nothing of it is left.
     pub(super) fn finish_frame(
         &mut self,
         replica: &mut Replica,

@@ -160,7 +160,7 @@ impl Mesh {
             peer.next_attempt = Instant::now() + RETRY_PAUSE;
             match attempt {
                 Ok(()) => peer.state = PeerState::Connected,
-                // A worker that refused this one is running; its hanging up adds nothing.
+                // A worker that refused this one is running: that it then hung up says nothing new.
                 Err(_) if matches!(peer.state, PeerState::Denied(_)) => {}
                 Err(state) => peer.state = state,
             }
@@ -210,8 +210,8 @@ impl Mesh {
         Ok(())
     }
 
-    /// Reads from a worker that is connected already. It may be ahead of this one: what it sends
-    /// then is read in its turn. Only an abort of the run ends the gathering.
+    /// Reads from a worker that is connected already. That worker may be ahead of this one: frames
+    /// of later steps stay unread until their turn. Only an abort of the run ends the gathering.
     fn read_early_frame(
         &mut self,
         slot: usize,
@@ -284,7 +284,8 @@ impl Mesh {
 
     /// Refuses a worker whose certificate is that of another task.
     fn foreign_certificate(&self, connection: &MeshConnection) -> Option<Refusal> {
-        // One that cannot be read, or of a slot that does not exist, is refused for that.
+        // A `Hello` that cannot be read, or that names a slot that does not exist, is refused for
+        // that.
         let slot = Hello::decode(connection.control()).ok()?.slot as usize;
         let name =
             Some(slot).filter(|slot| *slot < self.peers.len()).map(|s| self.replica.name(s))?;

@@ -22,7 +22,7 @@ impl Mesh {
     pub fn finish_steps(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         while !self.replica.is_over() {
             match self.reduce(None, observer) {
-                // It is over now.
+                // The run is over now.
                 Ok(()) | Err(LinkError::CutShort) => {}
                 Err(error) => return Err(error),
             }

@@ -15,9 +15,9 @@ use crate::socket::{BOTH_WAYS, set_options};
 /// The token of the listener and of unidentified connections: their events only end a poll.
 const UNIDENTIFIED: Token = Token(usize::MAX - 1);
 /// The most unidentified connections at a time. A further one replaces the one that has waited
-/// longest, of the address that most come from: a worker says `Hello` at once.
+/// longest among those of the most frequent address: a worker says `Hello` at once.
 const MAX_UNIDENTIFIED: usize = 256;
-/// The most connections that are accepted before those that are there are read.
+/// The most connections that are accepted before the accepted ones are read.
 const ACCEPT_AT_ONCE: usize = 64;
 /// How long a connection may stay unidentified.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ impl PeerListener {
         }
     }
 
-    /// Closes the connection that has waited longest, of the address that most come from.
+    /// Closes the connection that has waited longest among those of the most frequent address.
     fn make_room(&mut self) {
         let addresses = self.unidentified.iter().map(|peer| peer.address);
         if let Some(at) = surplus_connection(addresses.zip(0..)) {

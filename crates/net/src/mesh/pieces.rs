@@ -70,7 +70,7 @@ impl Mesh {
         self.replica.take_back(lent);
     }
 
-    /// Makes the step that [`Mesh::lend`] began, with what is handed in meanwhile.
+    /// Completes the step that [`Mesh::lend`] began, with the pieces that are handed in meanwhile.
     pub fn exchange_pieces(
         &mut self,
         mut exchange: PieceExchange<'_>,
@@ -139,7 +139,7 @@ impl Mesh {
                 wait = None;
             } else {
                 observer.enter_phase(ExchangePhase::Wait);
-                // While pieces are missing, it is the own model that others wait for.
+                // While pieces are missing, this worker's own model is what everything waits for.
                 let is_own = self.replica.awaits_pieces();
                 let wait = (!is_own).then(|| wait.get_or_insert_with(LongWait::new));
                 self.sleep(wait, observer)?;

@@ -101,7 +101,7 @@ impl Mesh {
         shorter.map_or(rejoin_timeout, |shorter| shorter.min(rejoin_timeout))
     }
 
-    /// The time that a worker has that may be busy with a step.
+    /// The time that a worker has if it may be busy with a step.
     fn busy_limit(&self) -> Duration {
         self.config.rejoin_timeout.max(self.config.stall_timeout)
     }
@@ -124,9 +124,9 @@ impl Mesh {
         }
     }
 
-    /// A coordinator that learns from others that the run is over has greeted them as one that did
-    /// not know. It closes the connections; the others connect again and learn that they need no
-    /// other worker.
+    /// Announces the end of the run, if this is the coordinator and learned of the end from others:
+    /// it had greeted them as one that did not know of it. It closes the connections; the others
+    /// connect again and learn that they need no other worker.
     fn announce_end(&mut self) {
         if self.replica.slot() != 0 || !self.replica.is_over() {
             return;

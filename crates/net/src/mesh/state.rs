@@ -120,7 +120,7 @@ impl Mesh {
         total
     }
 
-    /// Bytes sent to and received from each worker through its present connection, by slot; zero
+    /// Bytes sent to and received from each worker through its current connection, by slot; zero
     /// for this worker itself.
     pub fn traffic_by_slot(&self) -> impl Iterator<Item = Traffic> {
         let traffic = |peer: &MeshPeer| peer.connection.as_ref().map(MeshConnection::traffic);
@@ -171,7 +171,8 @@ impl Mesh {
     pub(super) fn awaited(&self) -> String {
         let slots = self.replica.awaited().into_iter();
         let names = slots.map(|slot| self.replica.name(slot)).collect::<Vec<_>>().join(", ");
-        // An owner knows which gradients are missing. The others know only the owner.
+        // An owner knows which gradients are missing. Other workers know only that they wait for
+        // the owner.
         if self.replica.is_owner() {
             names
         } else {

@@ -111,7 +111,7 @@ impl Mesh {
         }
     }
 
-    /// Fails if a peer is needed that closed its connection when it was not.
+    /// Fails if a peer is needed that closed its connection when it was not needed.
     pub(super) fn check_needed(&self) -> Result<(), MeshFault> {
         let is_missed = |slot: &usize| self.is_gone(*slot) && self.replica.needs(*slot);
         let missed = self.replica.others().find(is_missed);

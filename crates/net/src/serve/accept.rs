@@ -31,10 +31,10 @@ use crate::traffic::Traffic;
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
-/// How often the server learns the time.
+/// How often the server is given the time.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the next strangers wait after one was sent away. Then they come several at a time,
-/// which costs half as much as waking up for each.
+/// How long the next strangers wait after one was sent away. They are then accepted several at a
+/// time, which costs half as much as waking up for each.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Connections that the system may keep until they are accepted.
 const BACKLOG: i32 = 4_096;
@@ -181,7 +181,7 @@ impl Acceptor<'_, '_, '_> {
                 // A client that went away at once.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => None,
                 Err(error) => {
-                    // Out of descriptors: a stranger gives back its own.
+                    // Out of descriptors: sending a stranger away frees its descriptors.
                     self.warn(&format!("cannot accept a connection: {error}"));
                     let Some(dismissal) = self.strangers.make_room() else { return false };
                     Some(dismissal)

@@ -65,8 +65,8 @@ impl<'a> ServerShared<'a> {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// Takes the lock. A thread that panicked under it has not left a state worth refusing: its
-    /// panic ends the server anyway, at the end of the thread scope.
+    /// Takes the lock, even if a thread has panicked while it held the lock: that panic ends the
+    /// server anyway, at the end of the thread scope.
     pub(super) fn core(&self) -> MutexGuard<'_, ServerCore<'a>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }

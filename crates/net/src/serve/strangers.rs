@@ -3,8 +3,8 @@
 //! The thread that accepts reads these connections too, so a stranger costs a descriptor and a few
 //! bytes, but no thread. Its `Hello` is read when it has proved that it knows the run's secret. It
 //! gets a thread when the server has accepted its `Hello`. There is room for a bounded number. When
-//! the room is full, the address with the most strangers loses the one that has waited longest. A
-//! client of the run says `Hello` at once, so it is never that one.
+//! the room is full, the address with the most strangers loses the stranger that has waited
+//! longest. A client of the run says `Hello` at once, so it is never that one.
 
 use std::io::Write;
 use std::net::SocketAddr;

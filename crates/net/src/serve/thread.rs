@@ -40,7 +40,7 @@ pub(super) fn run(
             Err(why) => break Some(why),
         }
     };
-    // The server knows already of a connection that it has closed itself.
+    // The server already knows of a connection that it has closed itself.
     if let Some(why) = failure.filter(|_| !shared.is_over()) {
         let address = connection.stream().peer();
         let mut core = shared.core();
@@ -94,7 +94,7 @@ fn handle(
 /// The reading half of a connection's thread.
 struct ConnectionReader {
     inbound: Inbound,
-    /// The payload of the present frame.
+    /// The payload of the current frame.
     buffer: Vec<f32>,
     /// The length of the last payload in floats: the best guess for the next one's.
     likely_floats: usize,
@@ -195,8 +195,8 @@ impl ConnectionReader {
         loop {
             let must_sleep = is_writing || !spin.spin();
             if !must_sleep && !std::mem::replace(&mut self.has_tried, true) {
-                // The first look is at the socket itself, which saves a call if the worker had only
-                // to be scheduled. But a socket that is read again and again is slow to receive.
+                // The socket itself is tried once, which saves a call if the worker only had to be
+                // scheduled. More tries would slow down the socket's own receiving.
                 self.inbound.wake();
                 return Ok(());
             }

@@ -17,7 +17,7 @@ pub(super) struct ThreadTime {
     sent_before: u64,
     /// Records the thread's phases for a timeline.
     tracer: Option<Box<dyn ConnectionTracer>>,
-    /// The observer does not want phases: the clock never starts.
+    /// Whether the clock never starts, because the observer does not want phases.
     is_off: bool,
 }
 

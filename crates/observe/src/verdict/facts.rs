@@ -93,8 +93,7 @@ pub struct Facts {
     pub servers: Vec<ServerFacts>,
     /// How busy the cores of the workers' machines were on average, 0 to 1, if known.
     pub cores_busy: Option<f64>,
-    /// The least part of what those cores did that they did for other programs, 0 to 1; 0 if
-    /// unknown.
+    /// The part of those cores' busy time that other programs took, at least, 0 to 1; 0 if unknown.
     pub others_load: f64,
     /// The share of the time that cores were idle because they waited for a disk, 0 to 1.
     pub disk_wait: f64,

@@ -1,4 +1,4 @@
-//! The way of each gradient through a timeline: from the push that sends it to the operation that
+//! The path of each gradient through a timeline: from the push that sends it to the operation that
 //! applies it, and on to the pull that receives the resulting parameters.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use super::task_trace::TaskTrace;
 /// neighbouring span.
 const INSIDE_NS: i64 = 100;
 
-/// The way of one gradient.
+/// The path of one gradient.
 pub(super) struct GradientArrow {
     /// Unique within the timeline.
     pub(super) id: u64,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::files;
 
-/// The latest time in a trace, in nanoseconds: half of what fits, so that differences do.
+/// The latest time in a trace, in nanoseconds: half of what fits, so that differences fit too.
 const MAX_TIME_NS: u64 = i64::MAX as u64 / 2;
 /// The format of the file.
 const FORMAT: u32 = 1;

@@ -125,9 +125,9 @@ struct LaneFactor<V> {
 
 /// The hash under one key, on a processor that has the instructions.
 pub(super) struct LaneHash<V> {
-    /// The key to the powers 4, 8, 12 and so on, in all lanes.
+    /// The key raised to the powers 4, 8, 12 and so on, in all lanes.
     powers: [LaneFactor<V>; GROUP],
-    /// What the lanes are multiplied by at the end: the key to the powers 5, 4, 3 and 2.
+    /// What the lanes are multiplied by at the end: the key raised to the powers 5, 4, 3 and 2.
     last: LaneFactor<V>,
     /// The key in the first lane, for the length.
     first: LaneFactor<V>,

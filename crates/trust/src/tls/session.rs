@@ -275,7 +275,8 @@ impl TlsSession {
 
     fn check_sound(&self) -> io::Result<()> {
         if self.has_failed {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "TLS: it has failed before"));
+            let what = "this TLS connection has failed before";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         Ok(())
     }

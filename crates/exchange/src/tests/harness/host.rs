@@ -16,7 +16,7 @@ pub(crate) struct RecordingHost {
     pub(crate) checkpoints: Vec<(u64, ServerCopy)>,
     pub(crate) last_checkpoint: Option<u64>,
     pub(crate) refuses_checkpoints: bool,
-    /// Whether the run's record has no generation but the present one.
+    /// Whether the run's record has no generation but the current one.
     pub(crate) lacks_generations: bool,
 }
 

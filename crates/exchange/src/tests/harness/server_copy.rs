@@ -88,7 +88,7 @@ pub(crate) fn read_table(table: &ParamTable) -> Vec<f32> {
     params
 }
 
-/// The present parameters of a server, of a dense or a sparse model.
+/// The current parameters of a server, of a dense or a sparse model.
 pub(crate) fn read_params(server: &Server) -> Vec<f32> {
     match server.store() {
         Store::Dense(dense) => dense.params().to_vec(),

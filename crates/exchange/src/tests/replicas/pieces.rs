@@ -38,7 +38,7 @@ struct CompletedMean {
 }
 
 impl SimMemory {
-    /// Begins a step of a replica with the gradient of its present parameters.
+    /// Begins a step of a replica with the gradient of its current parameters.
     pub(crate) fn begin(
         plan: &ReplicaPlan,
         replica: &mut Replica,

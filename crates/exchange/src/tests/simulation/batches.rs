@@ -20,7 +20,7 @@ struct SparseBatch {
 /// The batches that a process of a sparse model works on.
 #[derive(Default)]
 pub(crate) struct SparseBatches {
-    /// The keys that the present operation requests, and the step of their batch.
+    /// The keys that the current operation requests, and the step of their batch.
     pub(crate) requested: Vec<u32>,
     requested_step: u64,
     /// The version of the last values of each server.

@@ -63,7 +63,7 @@ pub(crate) struct SimProcess {
     final_from: usize,
     pub(crate) step: u64,
     pub(crate) batches: SparseBatches,
-    /// The servers that have acknowledged the present goodbye.
+    /// The servers that have acknowledged the current goodbye.
     pub(crate) done: Vec<bool>,
     has_requested_stop: bool,
     /// Whether it gives back its slot before the next step.

@@ -47,7 +47,7 @@ export function facts(run) {
   };
 }
 
-// Steps per second. Of steps that take long a sample has one or none: then over the last 20 s.
+// Steps per second; over the last 20 s if steps take so long that a sample has one or none.
 function steadyRate(rate, steps) {
   const end = (steps?.s.length ?? 0) - 1;
   if (rate == null || rate >= 5 || end < 1) return rate;

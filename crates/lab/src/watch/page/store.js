@@ -2,7 +2,7 @@
 
 import { names } from './names.js';
 
-// A curve with more points is thinned: neighbors are merged in pairs.
+// A curve with more points is thinned: neighbours are merged in pairs.
 const MAX_POINTS = 3000;
 
 export const curveKey = (task, tag) => task + '|' + tag;
