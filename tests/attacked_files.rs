@@ -87,6 +87,50 @@ fn a_run_directory_is_its_owners_alone() {
 }
 
 #[test]
+fn other_users_cannot_read_what_a_run_has_cached() {
+    let sandbox = Sandbox::new();
+    let rows = "a,b,label\n1,x,0\n2,y,1\n3,x,0\n4,y,1\n";
+    sandbox.write("rows.csv", rows.repeat(5));
+    let data = "data={kind=\"table\", path=\"rows.csv\"}";
+    let mut command = sandbox.command(&["train", "--run-dir", "run", "--set", data]);
+    command.args(["--set", "train.batch=2", "--set", "train.stop={steps=2}"]);
+    let output = finish(start(command.env("PACELINE_CACHE", "cache")));
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let rows = sandbox.path("cache/rows");
+    assert!(fs::read_dir(&rows).unwrap().count() > 0, "cached rows");
+    assert_eq!(fs::metadata(&rows).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn a_pipe_or_a_device_in_place_of_a_runs_file_does_not_hold_up_a_command() {
+    let sandbox = Sandbox::new();
+    sandbox.train("run", &["train.stop={steps=4}", "checkpoint={every_steps=2}"]);
+    let evaluate: &[&str] = &["evaluate", "copy"];
+    let resume: &[&str] = &["train", "--resume", "copy", "--set", "train.stop={steps=6}"];
+    let report: &[&str] = &["report", "copy"];
+    for (file, command) in [
+        ("model.safetensors", evaluate),
+        ("summary.json", evaluate),
+        ("summary.json", report),
+        ("job.toml", report),
+        ("worker_0/resources.csv", report),
+        ("summary.json", resume),
+        ("checkpoints/step-000000000004/manifest.json", resume),
+        ("checkpoints/step-000000000004/worker-0.safetensors", resume),
+    ] {
+        for replace in ["mkfifo", "ln -s /dev/zero"] {
+            let script = format!("cp -r run copy && rm -f copy/{file} && {replace} copy/{file}");
+            let made = finish(start(sandbox.program("sh").args(["-c", &script])));
+            assert_eq!(made.code, Some(0), "{made:?}");
+            let output = finish(start(&mut limited(&sandbox, 4_000_000, command)));
+            let is_known = matches!(output.code, Some(0..=2));
+            assert!(is_known, "{replace} {file}: {command:?}: {output:?}");
+            fs::remove_dir_all(sandbox.path("copy")).unwrap();
+        }
+    }
+}
+
+#[test]
 fn the_file_that_lets_workers_join_ends_with_its_run() {
     let sandbox = Sandbox::new();
     for (signal, code) in [("TERM", 143), ("INT", 130)] {

@@ -1,9 +1,10 @@
 //! The checkpoints of a run: finds them, verifies them, completes them and removes old ones.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
+use paceline_filemap::open_regular;
 use paceline_model::kernels::all_finite;
 
 use crate::buffer::FileSum;
@@ -250,7 +251,7 @@ pub(crate) fn piece_name(index: usize) -> String {
 
 /// Whether all numbers of a shard's file are finite.
 fn has_finite_values(path: &Path) -> io::Result<bool> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let mut length = [0; 8];
     file.read_exact(&mut length)?;
     file.seek_relative(i64::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?)?;
@@ -274,7 +275,7 @@ fn has_finite_values(path: &Path) -> io::Result<bool> {
 
 /// The length and the checksum of a file, which is read only if its length is `expected`.
 pub(crate) fn sum_up(path: &Path, expected: u64) -> io::Result<FileSum> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let bytes = file.metadata()?.len();
     if bytes != expected {
         return Ok(FileSum { bytes, crc32c: 0 });

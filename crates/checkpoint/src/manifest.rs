@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use paceline_exchange::{ChunkMarks, SlotMark};
+use paceline_filemap::read_regular;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -255,12 +256,9 @@ pub(crate) fn write_sealed(path: &Path, writer: &str, what: &impl Serialize) -> 
 pub(crate) fn read_sealed<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let wrong = |why: String| format!("{name}: {why}");
-    let info = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
-    if info.len() > Manifest::MAX_BYTES {
-        return Err(wrong(format!("it is larger than {} bytes", Manifest::MAX_BYTES)));
-    }
-    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    parse_sealed(&text).map_err(wrong)
+    let text = read_regular(path, Manifest::MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
+    let text = str::from_utf8(&text).map_err(|error| wrong(error.to_string()))?;
+    parse_sealed(text).map_err(wrong)
 }
 
 /// Reads the text of a sealed file; the error says what is wrong with it.

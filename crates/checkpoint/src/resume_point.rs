@@ -6,12 +6,12 @@
 //! apart. Parameters and the optimizer's state are found by name and range, in however many files
 //! they lie.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
 use paceline_exchange::{ChunkMarks, ResumeState, SlotMark};
+use paceline_filemap::open_regular;
 use paceline_model::{EntryColumn, KeyRun, Layout, OptimizerSpec, OptimizerState, ParamTable};
 
 use crate::dir::Checkpoint;
@@ -324,7 +324,7 @@ fn placed(keys: &[u32], run: &KeyRun) -> (Range<usize>, Vec<u32>) {
 
 /// Reads numbers of a safetensors file whose values lie as one row.
 fn read_numbers(path: &Path, at: usize, out: &mut [f32]) -> io::Result<()> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let mut header = [0; 8];
     file.read_exact(&mut header)?;
     let data = 8u64.saturating_add(u64::from_le_bytes(header));

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use paceline_filemap::read_regular;
 use serde::{Deserialize, Serialize};
 
 use crate::dir::CheckpointDir;
@@ -100,13 +101,7 @@ impl TestLog {
     /// the order of their steps. Later ones are void.
     pub fn rewind(&mut self, step: u64) -> Result<Vec<LoggedTest>, CheckpointError> {
         let cannot = || CheckpointError::at("read", &self.path);
-        let bytes = fs::metadata(&self.path).map_err(cannot())?.len();
-        if bytes > MAX_BYTES {
-            let path = self.path.display();
-            let text = format!("{path} is larger than {MAX_BYTES} bytes: this is not its log");
-            return Err(CheckpointError::Refused(text));
-        }
-        let text = fs::read(&self.path).map_err(cannot())?;
+        let text = read_regular(&self.path, MAX_BYTES).map_err(cannot())?;
         let text = String::from_utf8_lossy(&text);
         let (mut tests, mut times) = (BTreeMap::new(), BTreeMap::new());
         for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use paceline_data::{cache_dir, sniff};
+use paceline_data::{cache_dir, make_private_dir, sniff};
 use paceline_job::RawJob;
 use sha2::{Digest as _, Sha256};
 
@@ -52,7 +52,7 @@ pub(crate) fn save_standard_input(job: &mut RawJob, interrupt: &Interrupt) -> Re
 
 /// Saves standard input in a directory, and returns the file; until it is whole, it is `part`.
 fn save(dir: &Path, part: &Path) -> io::Result<PathBuf> {
-    fs::create_dir_all(dir)?;
+    make_private_dir(dir)?;
     let copied = copy(part).and_then(|name| {
         let path = dir.join(name);
         fs::rename(part, &path)?;

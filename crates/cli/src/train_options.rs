@@ -7,8 +7,8 @@ use paceline_engine::checkpoint::{Checkpoint, CheckpointDir};
 use paceline_engine::{RunReport, StopReason, TrainError, TrainingData};
 use paceline_observe::Summary;
 use paceline_place::{AgreedRun, PlaceFlags};
-use paceline_record::RunDir;
 use paceline_record::names::{files, folders};
+use paceline_record::{RunDir, read_summary};
 
 use crate::Failure;
 use crate::progress::write_line;
@@ -124,8 +124,8 @@ impl FinishedRun {
 
 /// Whether the run in this directory has ended by itself. One that was interrupted has not.
 pub(crate) fn has_finished(run: &Path) -> bool {
-    let summary = std::fs::read(run.join(files::SUMMARY)).unwrap_or_default();
-    let summary: Result<Summary, _> = serde_json::from_slice(&summary);
+    let summary = read_summary(&run.join(files::SUMMARY)).unwrap_or_default();
+    let summary: Result<Summary, _> = serde_json::from_str(&summary);
     summary.is_ok_and(|summary| summary.stop_reason != "interrupted")
 }
 

@@ -75,7 +75,7 @@ pub mod unpack;
 pub use batch::BatchBuffer;
 pub use batch_builder::{SkippedExamples, SlotBatches};
 pub use batch_weights::BatchWeights;
-pub use cache_dir::{UNFINISHED_PREFIX, cache_dir, unfinished};
+pub use cache_dir::{UNFINISHED_PREFIX, cache_dir, make_private_dir, unfinished};
 pub use digits::Digits;
 pub use digits_cache::cached_digits;
 pub use error::DataError;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use paceline_filemap::FileMap;
 use sha2::{Digest, Sha256};
 
-use crate::cache_dir::{cache_dir, remove_oldest, unfinished};
+use crate::cache_dir::{cache_dir, make_private_dir, remove_oldest, unfinished};
 use crate::image_bytes::FileIdentity;
 use crate::images::Images;
 use crate::lock::CacheLock;
@@ -44,7 +44,7 @@ impl Patches {
             return Some(found);
         }
         let own = || Self::of(images);
-        if fs::create_dir_all(dir).is_err() {
+        if make_private_dir(dir).is_err() {
             return own();
         }
         let (lock, holder) = (dir.join(".lock"), format!("process {}", std::process::id()));

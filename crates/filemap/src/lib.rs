@@ -1,4 +1,4 @@
-//! Files mapped into memory for reading.
+//! Files mapped into memory for reading, and small ones that are read as a whole.
 //!
 //! A mapped file is read without copies and may be larger than memory. What it cannot do is report
 //! an error: if another program makes the file shorter, the next access to the lost part raises
@@ -17,6 +17,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod regular_file;
 mod watched_files;
 
 use std::fs::File;
@@ -26,6 +27,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
+pub use regular_file::{open_regular, read_regular};
 use watched_files::WatchGuard;
 pub use watched_files::{EXIT_CODE, report_with};
 
@@ -41,9 +43,9 @@ impl FileMap {
     /// Maps a file as a whole.
     ///
     /// # Errors
-    /// If it cannot be opened or mapped.
+    /// If it cannot be opened or mapped, or is not a regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::of(&File::open(path)?, path)
+        Self::of(&open_regular(path)?, path)
     }
 
     /// Maps a file that is open already. The path names it in reports.

@@ -5,9 +5,10 @@ use std::time::Duration;
 /// Limits of a server. The defaults suit a page with a handful of readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Simultaneous connections. A further one replaces the oldest of those that have sent no
-    /// request that passed the guard, or else of those whose requests are all answered; if every
-    /// one is being answered, the server refuses it with status 503.
+    /// Simultaneous connections. A further one replaces one of those that have sent no request that
+    /// passed the guard, or else of those whose requests are all answered: the oldest from the
+    /// address that has most of them. If every one is being answered, the server refuses it with
+    /// status 503.
     pub connections: usize,
     /// Bytes of a request's head, without the empty line that ends it.
     pub head_bytes: usize,

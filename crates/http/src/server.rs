@@ -78,7 +78,7 @@ fn accept_all(listener: &TcpListener, state: &Arc<HttpState>) {
             return;
         }
         match accepted {
-            Ok((stream, _)) => start_connection(number, stream, state),
+            Ok((stream, peer)) => start_connection(number, stream, peer, state),
             // The process may be out of file descriptors, which can pass.
             Err(_) => thread::sleep(Duration::from_millis(50)),
         }
@@ -86,12 +86,13 @@ fn accept_all(listener: &TcpListener, state: &Arc<HttpState>) {
 }
 
 /// Starts a thread for a connection, or refuses it if all places are taken by clients.
-fn start_connection(number: u64, stream: TcpStream, state: &Arc<HttpState>) {
+fn start_connection(number: u64, stream: TcpStream, peer: SocketAddr, state: &Arc<HttpState>) {
     let Ok(socket) = stream.try_clone() else { return };
     if !state.make_room() {
         return connection::refuse(stream);
     }
-    let open = OpenConnection::register(number, socket, state);
+    let address = peer.ip().to_canonical();
+    let open = OpenConnection::register(number, socket, address, state);
     let thread = thread::Builder::new().name("http connection".into());
     // If no thread can be started, dropping the closure closes the connection.
     let _ = thread.spawn(move || connection::serve(stream, &open));

@@ -1,11 +1,11 @@
 //! Curves of `resources.csv`: how a task used its machine, over time.
 
-use std::fs;
 use std::path::Path;
 
 use paceline_record::names::{columns, files};
 
 use crate::curve::Curve;
+use crate::regular_file::whole_text;
 
 /// A drawn curve: the sum of some columns, times a factor.
 struct CurveColumns {
@@ -49,7 +49,7 @@ pub struct ResourceCurve {
 
 /// Reads the curves of a task's folder; returns none if the task was not sampled.
 pub(crate) fn read_resources(folder: &Path, is_emulated: bool) -> Vec<ResourceCurve> {
-    let text = fs::read_to_string(folder.join(files::RESOURCES)).unwrap_or_default();
+    let text = whole_text(&folder.join(files::RESOURCES)).unwrap_or_default();
     parse(&text, is_emulated)
 }
 

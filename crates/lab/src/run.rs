@@ -1,7 +1,6 @@
 //! Reads a run directory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use paceline_record::StoredSummary;
@@ -11,6 +10,7 @@ use crate::curve::Curve;
 use crate::event_file::{ScalarPoint, Scalars, read_scalars};
 use crate::event_folders::{event_files_in, folders_of_coordinator};
 use crate::job_keys::{default_keys, parse_job};
+use crate::regular_file::whole_text;
 use crate::resources::{ResourceCurve, read_resources};
 use crate::sparse_curves::read_sparse;
 
@@ -43,8 +43,8 @@ pub struct Run {
 impl Run {
     /// Reads a run directory; returns none if it holds no complete run.
     pub fn read(path: &Path) -> Option<Self> {
-        let summary = StoredSummary::parse(&fs::read_to_string(path.join(files::SUMMARY)).ok()?)?;
-        let text = fs::read_to_string(path.join(files::JOB)).unwrap_or_default();
+        let summary = StoredSummary::parse(&whole_text(&path.join(files::SUMMARY))?)?;
+        let text = whole_text(&path.join(files::JOB)).unwrap_or_default();
         let job = parse_job(&text);
         let mut run = Self {
             name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::finding::{CellSettings, Finding};
 use crate::machine_info::MachineInfo;
+use crate::regular_file::read_whole;
 
 /// Name of the file that holds the plan.
 pub const PLAN_FILE: &str = "sweep.json";
@@ -114,7 +115,7 @@ pub struct RunEnd {
 impl SweepPlan {
     /// Reads the plan of a sweep's directory; returns none if the directory has no plan.
     pub fn read(dir: &Path) -> io::Result<Option<Self>> {
-        match fs::read(dir.join(PLAN_FILE)) {
+        match read_whole(&dir.join(PLAN_FILE)) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -163,7 +164,7 @@ impl SweepLog {
 
 /// Reads every line of a sweep's log that can be parsed, in file order.
 pub fn read_log(dir: &Path) -> Vec<RunEnd> {
-    let text = fs::read(dir.join(LOG_FILE)).unwrap_or_default();
+    let text = read_whole(&dir.join(LOG_FILE)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }

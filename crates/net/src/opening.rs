@@ -84,7 +84,7 @@ pub(crate) fn check_claims(proved: Option<Claims>, hello: &[u8]) -> Result<(), S
     }
 }
 
-/// A message of fixed length that is being read.
+/// Messages of a fixed length in all that are being read.
 #[derive(Debug)]
 struct Message<const N: usize> {
     bytes: [u8; N],
@@ -94,18 +94,22 @@ struct Message<const N: usize> {
 impl<const N: usize> Message<N> {
     const EMPTY: Self = Self { bytes: [0; N], received: 0 };
 
-    /// Reads what the stream has of it, and not a byte more. Returns it once it is complete.
-    fn read(&mut self, stream: &mut impl Read) -> Result<Option<&[u8; N]>, OpeningError> {
-        while self.received < N {
+    /// Reads until the first `least` bytes are there, and what else has arrived with them, but no
+    /// byte beyond its length. Returns whether they are there.
+    fn read(&mut self, stream: &mut impl Read, least: usize) -> Result<bool, OpeningError> {
+        while self.received < least {
             match stream.read(&mut self.bytes[self.received..]) {
                 Ok(0) => return Err(OpeningError::Closed),
                 Ok(more) => self.received += more,
-                Err(error) if would_block(&error) => return Ok(None),
+                Err(error) if would_block(&error) => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Err(OpeningError::Closed);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Some(&self.bytes))
+        Ok(true)
     }
 }
 
@@ -144,7 +148,7 @@ impl Dialing {
         &mut self,
         stream: &mut (impl Read + Write),
     ) -> Result<Option<Option<FrameKeys>>, OpeningError> {
-        let challenge = match self.challenge.read(stream) {
+        let is_complete = match self.challenge.read(stream, CHALLENGE_BYTES) {
             // Only TLS finds data invalid.
             Err(OpeningError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
                 let is_doubtful = self.credentials.is_doubtful(false);
@@ -155,10 +159,12 @@ impl Dialing {
                     OpeningError::Certificate(text)
                 });
             }
-            challenge => challenge?,
+            read => read?,
         };
-        let Some(challenge) = challenge else { return Ok(None) };
-        let answered = self.dialer.answer(challenge);
+        if !is_complete {
+            return Ok(None);
+        }
+        let answered = self.dialer.answer(&self.challenge.bytes);
         let Answered { proof, keys } = match answered {
             Err(error) if self.credentials.is_doubtful(false) => {
                 return Err(OpeningError::Doubtful(error));
@@ -175,21 +181,16 @@ impl Dialing {
 pub(crate) struct Accepting {
     credentials: Credentials,
     requires_seals: bool,
-    first: Message<FIRST_BYTES>,
+    /// The dialer's first message, and its proof.
+    received: Message<{ FIRST_BYTES + PROOF_BYTES }>,
     /// Set once the first message is answered.
     acceptor: Option<HandshakeAcceptor>,
-    proof: Message<PROOF_BYTES>,
 }
 
 impl Accepting {
     pub(crate) fn new(credentials: &Credentials, requires_seals: bool) -> Self {
-        Self {
-            credentials: credentials.clone(),
-            requires_seals,
-            first: Message::EMPTY,
-            acceptor: None,
-            proof: Message::EMPTY,
-        }
+        let (credentials, received) = (credentials.clone(), Message::EMPTY);
+        Self { credentials, requires_seals, received, acceptor: None }
     }
 
     /// Continues with what has arrived. Returns what the dialer claims, and the keys of the
@@ -198,38 +199,47 @@ impl Accepting {
         &mut self,
         stream: &mut (impl Read + Write),
     ) -> Result<Option<Accepted>, OpeningError> {
-        if self.acceptor.is_none() {
-            let Some(first) = self.first.read(stream)? else { return Ok(None) };
-            if let Some(version) = older_version(first) {
-                // An older dialer reads frames, so this one can say why. If the dialer is gone,
-                // nothing is lost.
-                let _ = write(stream, &refusal_of_older(version));
-                return Err(OpeningError::OlderVersion(version));
-            }
-            let (credentials, seals) = (&self.credentials, self.requires_seals);
-            let (service, version) = (Service::Training, PROTOCOL_VERSION);
-            match HandshakeAcceptor::challenge(credentials, service, version, seals, first) {
-                Ok((acceptor, challenge)) => {
-                    // No dialer can have a proof before it has the challenge. One that sends bytes
-                    // already gets no answer: the answer would be a third of what such a connection
-                    // costs.
-                    if self.proof.read(stream)?.is_some() || self.proof.received > 0 {
-                        return Err(OpeningError::Unasked);
-                    }
-                    write(stream, &challenge)?;
-                    self.acceptor = Some(acceptor);
-                }
-                Err(error) => {
-                    if let Some(refusal) = error.refusal(PROTOCOL_VERSION) {
-                        let _ = write(stream, &refusal);
-                    }
-                    return Err(error.into());
-                }
-            }
+        if let Some(acceptor) = &self.acceptor {
+            let is_complete = self.received.read(stream, FIRST_BYTES + PROOF_BYTES)?;
+            let proof = self.received.bytes.last_chunk().filter(|_| is_complete);
+            return Ok(proof.map(|proof| acceptor.finish(proof)).transpose()?);
         }
-        let Some(acceptor) = &self.acceptor else { return Ok(None) };
-        let Some(proof) = self.proof.read(stream)? else { return Ok(None) };
-        Ok(Some(acceptor.finish(proof)?))
+        if self.received.read(stream, FIRST_BYTES)? {
+            self.acceptor = Some(self.challenge(stream)?);
+        }
+        // The dialer's proof comes after the challenge, and with an event of its own.
+        Ok(None)
+    }
+
+    /// Answers the first message, which is there.
+    fn challenge(
+        &self,
+        stream: &mut (impl Read + Write),
+    ) -> Result<HandshakeAcceptor, OpeningError> {
+        let Message { bytes, received } = &self.received;
+        let Some(first) = bytes.first_chunk() else { unreachable!("it is longer") };
+        if let Some(version) = older_version(first) {
+            // An older dialer reads frames, so this one can say why. If the dialer is gone, nothing
+            // is lost.
+            let _ = write(stream, &refusal_of_older(version));
+            return Err(OpeningError::OlderVersion(version));
+        }
+        let (service, version, seals) = (Service::Training, PROTOCOL_VERSION, self.requires_seals);
+        if let Err(error) = HandshakeAcceptor::check(service, version, seals, first) {
+            if let Some(refusal) = error.refusal(version) {
+                let _ = write(stream, &refusal);
+            }
+            return Err(error.into());
+        }
+        // No dialer can have a proof before it has the challenge. One that sends bytes already gets
+        // no answer: the answer would be most of what such a connection costs.
+        if *received > FIRST_BYTES {
+            return Err(OpeningError::Unasked);
+        }
+        let (acceptor, challenge) =
+            HandshakeAcceptor::challenge(&self.credentials, service, version, seals, first)?;
+        write(stream, &challenge)?;
+        Ok(acceptor)
     }
 }
 

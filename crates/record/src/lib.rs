@@ -85,7 +85,7 @@ pub use resource_curves::SampleSpacing;
 pub use resource_table::ResourceTable;
 pub use run_dir::RunDir;
 pub use server_event_log::{ServerEventLog, ServerLogConfig};
-pub use summary::{StoredSummary, write_summary};
+pub use summary::{StoredSummary, read_summary, write_summary};
 pub use task_log::{TaskLog, flush_lines, write_line, write_line_after};
 pub use telemetry::Notice;
 pub use utc_time::UtcTime;

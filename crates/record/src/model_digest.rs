@@ -1,22 +1,19 @@
 //! The SHA-256 of a model file: the summary of its run has it, so that a file that changed since is
 //! noticed before it is used.
 
-use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
+use paceline_filemap::open_regular;
 use sha2::{Digest, Sha256};
 
 use crate::error::RunFileError;
 use crate::hex_digest::hex;
 use crate::names::files;
-use crate::summary::StoredSummary;
+use crate::summary::{StoredSummary, read_summary};
 
 /// How much of a file is read at a time, in bytes.
 const READ_BYTES: usize = 1 << 20;
-
-/// The longest summary that is read, in bytes.
-const MAX_SUMMARY_BYTES: u64 = 64 << 20;
 
 /// Checks a run's model against the summary beside it. A model without a summary, or of a run that
 /// kept no digest, is not checked.
@@ -42,16 +39,12 @@ pub fn check_model_digest(path: &Path) -> Result<(), RunFileError> {
 
 /// The digest in a summary.
 fn kept_digest(summary: &Path) -> Option<String> {
-    let about = fs::metadata(summary).ok()?;
-    if !about.is_file() || about.len() > MAX_SUMMARY_BYTES {
-        return None;
-    }
-    StoredSummary::parse(&fs::read_to_string(summary).ok()?)?.model_sha256.clone()
+    StoredSummary::parse(&read_summary(summary).ok()?)?.model_sha256.clone()
 }
 
 fn digest_of(path: &Path) -> Result<String, RunFileError> {
     let unreadable = || RunFileError::at("read", path);
-    let mut file = File::open(path).map_err(unreadable())?;
+    let mut file = open_regular(path).map_err(unreadable())?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; READ_BYTES]);
     loop {
         let read = file.read(&mut buffer).map_err(unreadable())?;
@@ -64,6 +57,8 @@ fn digest_of(path: &Path) -> Result<String, RunFileError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use paceline_model::{Group, Layout};
     use paceline_observe::Summary;
 

@@ -22,6 +22,7 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use paceline_filemap::read_regular;
 use paceline_model::Layout;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
@@ -189,18 +190,11 @@ pub fn describe(path: &Path) -> Result<Option<ModelDescription>, RunFileError> {
 /// Reads parameters into the order of the layout. The file must have exactly the layout's tensors.
 pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
     let wrong = |why: String| RunFileError::Refused(format!("{}: {why}", path.display()));
-    let about = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
-    if !about.is_file() {
-        return Err(wrong("this is a directory, not a model file".into()));
-    }
-    if about.len() > MAX_FILE_BYTES {
-        return Err(wrong(format!("a model file has at most {MAX_FILE_BYTES} bytes")));
-    }
+    let bytes = read_regular(path, MAX_FILE_BYTES).map_err(|error| wrong(error.to_string()))?;
     let unsound = |why: String| wrong(format!("this is not a sound safetensors file: {why}"));
-    if let Some(why) = too_short(about.len()) {
+    if let Some(why) = too_short(bytes.len() as u64) {
         return Err(unsound(why.into()));
     }
-    let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| unsound(error.to_string()))?;
     let mut views = Vec::with_capacity(file.len());
     for tensor in layout.tensors() {

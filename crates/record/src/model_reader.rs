@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use paceline_filemap::open_regular;
 use safetensors::tensor::{Dtype, Metadata};
 
 use crate::error::RunFileError;
@@ -72,11 +73,8 @@ impl ModelReader {
         let unsound = |why: &dyn std::fmt::Display| {
             wrong(format!("this is not a sound safetensors file: {why}"))
         };
-        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let file = open_regular(path).map_err(|error| wrong(error.to_string()))?;
         let about = file.metadata().map_err(|error| wrong(error.to_string()))?;
-        if !about.is_file() {
-            return Err(wrong("this is a directory, not a model file".into()));
-        }
         if let Some(why) = too_short(about.len()) {
             return Err(unsound(&why));
         }

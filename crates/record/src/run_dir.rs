@@ -7,6 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use paceline_filemap::read_regular;
 use paceline_model::Layout;
 use paceline_observe::{BestTest, unix_seconds};
 
@@ -16,6 +17,9 @@ use crate::model_file::ModelWriter;
 use crate::names::{files, folders, task_folder};
 use crate::utc_time::UtcTime;
 use crate::whole_file::{write_secret, write_whole};
+
+/// The longest record of a test that is read, in bytes.
+const MAX_TEST_BYTES: u64 = 1 << 20;
 
 /// A directory that belongs to one run.
 #[derive(Clone, Debug)]
@@ -245,7 +249,7 @@ impl RunDir {
     /// The test of the best model that the run has kept so far, if it has kept one.
     pub fn best_test(&self) -> Result<Option<BestTest>, RunFileError> {
         let path = self.path.join(files::BEST_TEST);
-        let text = match fs::read(&path) {
+        let text = match read_regular(&path, MAX_TEST_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(RunFileError::at("read", &path))?,
         };

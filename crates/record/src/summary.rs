@@ -1,7 +1,10 @@
 //! `summary.json`: the run in numbers.
 
+use std::io;
 use std::ops::Deref;
+use std::path::Path;
 
+use paceline_filemap::read_regular;
 use paceline_observe::Summary;
 use paceline_observe::verdict::evidence_in;
 use serde::de::DeserializeOwned;
@@ -10,6 +13,17 @@ use serde_json::{Map, Value};
 use crate::error::RunFileError;
 use crate::names::files;
 use crate::run_dir::RunDir;
+
+/// The longest summary that is read, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The text of a summary file.
+///
+/// # Errors
+/// If it cannot be read, is not a regular file, or is longer than 64 MiB.
+pub fn read_summary(path: &Path) -> io::Result<String> {
+    String::from_utf8(read_regular(path, MAX_BYTES)?).map_err(io::Error::other)
+}
 
 /// Writes [`files::SUMMARY`] of a run. The file is complete or absent.
 pub fn write_summary(run: &RunDir, summary: &Summary) -> Result<(), RunFileError> {

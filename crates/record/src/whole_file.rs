@@ -40,6 +40,35 @@ pub(crate) fn temporary_path(path: &Path) -> PathBuf {
 /// Writes a file that only its owner can read. The file is complete or absent.
 pub fn write_secret(path: &Path, contents: &[u8]) -> Result<(), RunFileError> {
     let mut options = fs::File::options();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    write_whole(path, |temporary| options.open(temporary)?.write_all(contents))
+    options.write(true).create_new(true).mode(0o600);
+    write_whole(path, |temporary| {
+        // One that is there may belong to another user, who would read the secret.
+        let _ = fs::remove_file(temporary);
+        options.open(temporary)?.write_all(contents)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_written_into_what_another_program_has_prepared() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, other] = ["join.json", "other"].map(|name| dir.path().join(name));
+        let temporary = temporary_path(&path);
+        let check = || {
+            write_secret(&path, b"secret").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"secret");
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        };
+        fs::write(&temporary, "readable by all").unwrap();
+        check();
+        fs::write(&other, "not a secret").unwrap();
+        symlink(&other, &temporary).unwrap();
+        check();
+        assert_eq!(fs::read(&other).unwrap(), b"not a secret");
+    }
 }

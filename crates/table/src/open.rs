@@ -13,7 +13,7 @@ use paceline_data::sparse::{SparseSpec, files_identity, open_rows, row_cache_pat
 use paceline_data::unpack::Unpacked;
 use paceline_data::{
     DataError, HoldOut, OnBad, OpenObserver, OpenProgress, OpenReport, SparseKind, SparseRows,
-    TrainTest,
+    TrainTest, make_private_dir,
 };
 use serde::{Deserialize, Serialize};
 
@@ -192,7 +192,7 @@ fn write_cached(path: &Path, entry: &CachedFeaturizer) -> Result<(), DataError> 
     let part = path.with_extension(format!("{CACHED}.{}", std::process::id()));
     let write = || {
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir)?;
+            make_private_dir(dir)?;
         }
         fs::write(&part, text?)?;
         fs::rename(&part, path)

@@ -186,17 +186,16 @@ pub struct Accepted {
 }
 
 impl HandshakeAcceptor {
-    /// Answers a first message with a challenge, to be sent to the dialer.
+    /// Checks what a first message states. That costs almost nothing, unlike a challenge.
     ///
     /// # Errors
     /// If the dialer is refused; [`HandshakeError::refusal`] is the answer then.
-    pub fn challenge(
-        credentials: &Credentials,
+    pub fn check(
         service: Service,
         version: u16,
         requires_seals: bool,
         first: &[u8; FIRST_BYTES],
-    ) -> Result<(Self, [u8; CHALLENGE_BYTES]), HandshakeError> {
+    ) -> Result<(), HandshakeError> {
         if first[..4] != MAGIC {
             return Err(HandshakeError::Magic);
         }
@@ -207,17 +206,31 @@ impl HandshakeAcceptor {
         if theirs != version {
             return Err(HandshakeError::Version { theirs, ours: version });
         }
-        let is_sealed = first[6] & 1 == 1;
-        if requires_seals && !is_sealed {
+        if requires_seals && !is_sealed(first) {
             return Err(HandshakeError::Seals);
         }
+        Ok(())
+    }
+
+    /// Answers a first message with a challenge, to be sent to the dialer.
+    ///
+    /// # Errors
+    /// If the dialer is refused, as by [`HandshakeAcceptor::check`].
+    pub fn challenge(
+        credentials: &Credentials,
+        service: Service,
+        version: u16,
+        requires_seals: bool,
+        first: &[u8; FIRST_BYTES],
+    ) -> Result<(Self, [u8; CHALLENGE_BYTES]), HandshakeError> {
+        Self::check(service, version, requires_seals, first)?;
         let mut challenge = status(version, ACCEPTED);
         challenge[8..TRANSCRIPT_PART].copy_from_slice(&random_bytes::<NONCE_BYTES>()?);
         let secrets = Secrets::new(credentials, first, &challenge[..TRANSCRIPT_PART]);
         challenge[TRANSCRIPT_PART..].copy_from_slice(&secrets.make(Label::Acceptor));
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| first[at + i]));
         let claims = Claims { role: first[7], slot: number(8) as u32, incarnation: number(12) };
-        Ok((Self { secrets, claims, is_sealed }, challenge))
+        Ok((Self { secrets, claims, is_sealed: is_sealed(first) }, challenge))
     }
 
     /// Handles the dialer's proof.
@@ -251,6 +264,11 @@ fn status(version: u16, status: u8) -> [u8; CHALLENGE_BYTES] {
     challenge[4..6].copy_from_slice(&version.to_le_bytes());
     challenge[6] = status;
     challenge
+}
+
+/// Whether a first message asks for sealed frames.
+fn is_sealed(first: &[u8; FIRST_BYTES]) -> bool {
+    first[6] & 1 == 1
 }
 
 fn version_of(message: &[u8]) -> u16 {

@@ -1,11 +1,11 @@
 //! `paceline trace`: summarises a timeline, and merges the timelines of tasks.
 
-use std::fs;
 use std::path::Path;
 
-use paceline_record::Summary;
+use paceline_filemap::read_regular;
 use paceline_record::names::files;
 use paceline_record::timeline::{merge_traces, operation_table};
+use paceline_record::{Summary, read_summary};
 
 use super::output::print;
 use super::run_path::{check_dir, check_exists};
@@ -13,11 +13,14 @@ use crate::Failure;
 use crate::progress::write_line;
 use paceline_terminal::{fitted_text, grouped, output_width};
 
+/// The largest timeline that is read, in bytes.
+const MAX_BYTES: u64 = 4 << 30;
+
 /// Prints the time of each operation, the longest first.
 pub(super) fn summary(run: &Path) -> Result<(), Failure> {
     check_exists(run)?;
     let path = if run.is_dir() { run.join(files::TIMELINE) } else { run.to_owned() };
-    let file = fs::read(&path).map_err(|error| match error.kind() {
+    let file = read_regular(&path, MAX_BYTES).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::Usage(format!(
             "{}: there is no timeline; train with --set 'observe.trace={{from=100, steps=10}}'",
             path.display()
@@ -45,8 +48,8 @@ pub(super) fn summary(run: &Path) -> Result<(), Failure> {
 pub(super) fn merge(run: &Path) -> Result<(), Failure> {
     check_dir(run)?;
     let path = run.join(files::SUMMARY);
-    let text = fs::read(&path).map_err(Failure::at("read", &path))?;
-    let summary: Summary = serde_json::from_slice(&text)
+    let text = read_summary(&path).map_err(Failure::at("read", &path))?;
+    let summary: Summary = serde_json::from_str(&text)
         .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
     let tasks: Vec<_> = summary.tasks.into_iter().map(|task| task.task).collect();
     let merged = merge_traces(run, &tasks)?;

@@ -22,7 +22,7 @@ use super::row_reader::RowReader;
 use super::row_store::RowStore;
 use super::rows::SparseRows;
 use super::spec::{SparseKind, SparseSpec};
-use crate::cache_dir::cache_dir;
+use crate::cache_dir::{cache_dir, make_private_dir};
 use crate::error::DataError;
 use crate::hold_out::HoldOut;
 use crate::lock::CacheLock;
@@ -235,7 +235,7 @@ impl CacheRequest<'_> {
     fn build(&self, path: &Path, observer: &mut dyn OpenObserver) -> Result<RowStore, DataError> {
         self.check_sources()?;
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(DataError::io("create", dir))?;
+            make_private_dir(dir).map_err(DataError::io("create", dir))?;
         }
         let (what, name) = (self.what(), observer.name());
         let mut waiting = |holder: &str| {

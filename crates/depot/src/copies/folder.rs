@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::store::FileStore;
+use super::store::{FileStore, read_most};
 
 /// How the names of files that are being written end.
 const PARTIAL: &str = ".partial";
@@ -36,10 +37,16 @@ impl Folder {
     }
 }
 
+/// Makes a directory, and those above it that do not exist. Only their owner may read them, as the
+/// run's own.
+fn make_private(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 impl FileStore for Folder {
     fn put(&self, name: &str, from: &Path) -> io::Result<()> {
         let to = self.0.join(name);
-        fs::create_dir_all(to.parent().unwrap_or(&self.0))?;
+        make_private(to.parent().unwrap_or(&self.0))?;
         let partial = self.0.join(format!("{name}{PARTIAL}"));
         let copied = fs::copy(from, &partial)
             .and_then(|_| fs::File::open(&partial)?.sync_all())
@@ -52,6 +59,10 @@ impl FileStore for Folder {
 
     fn get(&self, name: &str, to: &Path) -> io::Result<()> {
         fs::copy(self.0.join(name), to).map(drop)
+    }
+
+    fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        read_most(fs::File::open(self.0.join(name))?, most)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

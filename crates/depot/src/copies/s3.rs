@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::s3_request::{PayloadHash, S3Credentials, SignedRequest};
-use super::store::FileStore;
+use super::store::{FileStore, read_most};
 
 /// How long a connection may take, and a single read or write on it.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
@@ -149,6 +149,11 @@ impl FileStore for S3Bucket {
         let mut file = File::create(to)?;
         io::copy(&mut answer.body_mut().as_reader(), &mut file)?;
         file.sync_all()
+    }
+
+    fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        let request = self.sign("GET", name, &[], PayloadHash::empty())?;
+        read_most(self.ask(&request)?.body_mut().as_reader(), most)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

@@ -1,7 +1,7 @@
 //! What a place for copies can do.
 
 use std::fmt::Debug;
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// A place that keeps files by name. Names have the form `folder/file`, or `file`.
@@ -13,9 +13,22 @@ pub trait FileStore: Debug + Send + Sync {
     /// none.
     fn get(&self, name: &str, to: &Path) -> io::Result<()>;
 
+    /// The content of a copy, in memory. Fails if it is longer than this many bytes.
+    fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>>;
+
     /// The names of all copies.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// Removes the copy, if there is one.
     fn remove(&self, name: &str) -> io::Result<()>;
+}
+
+/// Reads at most this many bytes to the end.
+pub(super) fn read_most(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    from.take(most + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > most {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is too long"));
+    }
+    Ok(content)
 }

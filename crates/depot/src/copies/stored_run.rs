@@ -83,11 +83,7 @@ impl StoredRun {
 
     /// The manifest of a copied checkpoint.
     fn read_manifest(&self, step: u64) -> io::Result<Vec<u8>> {
-        let temporary = std::env::temp_dir().join(format!("paceline-{}.tmp", std::process::id()));
-        let got = self.store.get(&format!("{}/{}", folder(step), Manifest::FILE), &temporary);
-        let text = got.and_then(|()| fs::read(&temporary));
-        let _ = fs::remove_file(&temporary);
-        text
+        self.store.read(&format!("{}/{}", folder(step), Manifest::FILE), Manifest::MAX_BYTES)
     }
 }
 

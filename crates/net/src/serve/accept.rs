@@ -22,7 +22,7 @@ use super::host::ServerHost;
 use super::observer::ServerObserver;
 use super::shared::{ServerCore, ServerShared};
 use super::stranger_notes::StrangerNotes;
-use super::strangers::{Dismissal, Greeting, Strangers};
+use super::strangers::{Dismissal, Greeting, Strangers, end_properly};
 use super::thread::run;
 use super::totals::ServerTotals;
 use crate::inbound::Inbound;
@@ -78,6 +78,9 @@ pub fn serve(
 ) -> Result<ServeEnd, ServeError> {
     check_descriptors(server.stats().slots.len())?;
     listener.set_nonblocking(true)?;
+    // Connections inherit this: closing one resets it, until it is a client's. Ending each properly
+    // would be a third of what a stranger costs, and leaves the system with its memory.
+    SockRef::from(listener).set_linger(Some(Duration::ZERO))?;
     SockRef::from(listener).listen(BACKLOG)?;
     let mut poll = Poll::new()?;
     let mut listener = mio::net::TcpListener::from_std(listener.try_clone()?);
@@ -210,7 +213,7 @@ impl Acceptor<'_, '_, '_> {
         if shared.is_full() {
             return self.warn(&format!("too many connections; turned away {address}"));
         }
-        if set_options(stream.socket()).is_err() {
+        if set_options(stream.socket()).and_then(|()| end_properly(&stream)).is_err() {
             return;
         }
         self.opened += 1;

@@ -6,7 +6,7 @@
 //! the room is full, the address with the most strangers loses the stranger that has waited
 //! longest. A client of the run says `Hello` at once, so it is never that one.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use paceline_exchange::{FrameKind, Header, Hello, Level, PeerRole, Refusal, Refu
 use paceline_trust::{
     Accepted, AddressCrowds, Claims, Credentials, FrameKeys, FrameSealer, HandshakeError,
 };
+use socket2::SockRef;
 
 use crate::inbound::{Inbound, ReadProgress};
 use crate::opening::{Accepting, OpeningError, certificate_refusal, check_claims, refusal_frame};
@@ -106,6 +107,10 @@ impl Strangers {
     ) -> Result<Stranger, Dismissal> {
         let stream = PeerStream::accept(stream, address, &self.credentials)
             .map_err(|error| Dismissal::new(error.to_string(), address))?;
+        if stream.is_encrypted() {
+            // The reason for a refusal is written by TLS, or by the protocol behind it.
+            end_properly(&stream).map_err(|error| Dismissal::new(error.to_string(), address))?;
+        }
         let requires_seals = self.credentials.seals(address.ip());
         let accepting = Accepting::new(&self.credentials, requires_seals);
         let state = StrangerState::Opening(Box::new(accepting));
@@ -139,8 +144,13 @@ impl Strangers {
         let place = event.token().0.checked_sub(FIRST_TOKEN)?;
         let stranger = self.places.get_mut(place)?.as_mut()?;
         let read = stranger.read(event.is_read_closed()).transpose()?;
-        let stranger = self.remove(place)?;
-        Some(read.and_then(|header| stranger.into_greeting(header)))
+        let mut stranger = self.remove(place)?;
+        Some(read.and_then(|header| {
+            // It gets a poll of its own. The socket of one that is sent away is closed, and leaves
+            // this poll by that.
+            let _ = self.registry.deregister(stranger.stream.socket_mut());
+            stranger.into_greeting(header)
+        }))
     }
 
     /// Sends away those that have not said `Hello` in time.
@@ -163,11 +173,11 @@ impl Strangers {
         Some(Dismissal::new("too many connections without Hello", address))
     }
 
+    /// Takes a stranger out of its place.
     fn remove(&mut self, place: usize) -> Option<Stranger> {
-        let mut stranger = self.places.get_mut(place)?.take()?;
+        let stranger = self.places.get_mut(place)?.take()?;
         self.free.push(place);
         self.crowds.leave(stranger.address.ip(), (stranger.accepted, place));
-        let _ = self.registry.deregister(stranger.stream.socket_mut());
         Some(stranger)
     }
 }
@@ -240,6 +250,10 @@ impl Stranger {
             OpeningError::Io(_) | OpeningError::Closed => false,
             OpeningError::Unasked | OpeningError::Doubtful(_) => false,
         };
+        if is_paceline && !matches!(error, OpeningError::Handshake(Token)) {
+            // It was sent the reason.
+            let _ = end_properly(&self.stream);
+        }
         let level = if is_paceline { Level::Warning } else { Level::Info };
         Dismissal { level, ..Dismissal::new(error.to_string(), self.address) }
     }
@@ -272,6 +286,11 @@ impl Stranger {
             }
         }
     }
+}
+
+/// Lets what was sent on a connection arrive after it is closed.
+pub(super) fn end_properly(stream: &PeerStream) -> io::Result<()> {
+    SockRef::from(stream.socket()).set_linger(None)
 }
 
 /// The task that a client says it is. A worker that joins later has no number yet.

@@ -1,13 +1,13 @@
 //! The file in the run directory through which processes find a meeting: where it is, and its
 //! secret. Only its owner can read it, and it is removed when the meeting is over.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use paceline_trust::read_credential;
+use paceline_trust::{is_own, is_private, read_credential};
 use serde::{Deserialize, Serialize};
 
 use crate::error::PlaceError;
@@ -35,12 +35,26 @@ pub(super) struct MeetingPoint {
 }
 
 impl MeetingPoint {
-    /// The meeting point in a run directory, if it is there and belongs to this session.
+    /// The meeting point in a run directory, if it is there, belongs to this session and is not
+    /// [foreign](Self::is_foreign).
     pub(super) fn read(dir: &Path, session: &str) -> Option<Self> {
-        let (content, _) = read_credential(&dir.join(NAME), MAX_BYTES).ok()?;
+        let (content, about) = read_credential(&dir.join(NAME), MAX_BYTES).ok()?;
         let point: Self = serde_json::from_slice(&content).ok()?;
-        (point.session == session).then_some(point)
+        (point.session == session && is_trusted(dir, &about)).then_some(point)
     }
+
+    /// Whether a run directory has a meeting point that another user may have written, or may have
+    /// read. Such a meeting would give the process to that user.
+    pub(super) fn is_foreign(dir: &Path) -> bool {
+        dir.join(NAME).metadata().is_ok_and(|about| !is_trusted(dir, &about))
+    }
+}
+
+/// Whether a file in a run directory is the user's alone. On network disks the administrator's files
+/// may belong to another user, as the directory does.
+fn is_trusted(dir: &Path, about: &Metadata) -> bool {
+    let is_of_directory = || dir.metadata().is_ok_and(|dir| dir.uid() == about.uid());
+    is_private(about) && (is_own(about) || is_of_directory())
 }
 
 /// The file of a meeting that this process holds. It is removed when this is dropped.
@@ -108,7 +122,7 @@ impl Drop for MeetingFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
     use std::process::Command;
 
     use super::*;
@@ -124,17 +138,49 @@ mod tests {
         assert_eq!(MeetingPoint::read(dir.path(), "s"), None);
     }
 
-    #[test]
-    fn only_the_owner_can_read_the_file_and_it_goes_with_the_meeting() {
-        let dir = tempfile::tempdir().unwrap();
-        let run = dir.path().join("run");
-        let point = MeetingPoint {
-            session: "slurm 5.0 restart 0".into(),
+    fn point(session: &str) -> MeetingPoint {
+        MeetingPoint {
+            session: session.into(),
             secret: "s".into(),
             machine: "m".into(),
             addresses: vec!["a:1".into()],
             local_addresses: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_file_that_another_user_may_have_written_or_read_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, point) = (dir.path().join(NAME), point("s"));
+        fs::write(&path, serde_json::to_vec(&point).unwrap()).unwrap();
+        let set_mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        for mode in [0o644, 0o602, 0o660] {
+            set_mode(mode);
+            assert_eq!(MeetingPoint::read(dir.path(), "s"), None, "{mode:o}");
+            assert!(MeetingPoint::is_foreign(dir.path()));
+        }
+        set_mode(0o600);
+        assert_eq!(MeetingPoint::read(dir.path(), "s").as_ref(), Some(&point));
+        assert!(!MeetingPoint::is_foreign(dir.path()));
+        // Only the administrator can give a file away.
+        if chown(&path, Some(65_534), None).is_ok() {
+            assert_eq!(MeetingPoint::read(dir.path(), "s"), None);
+            chown(dir.path(), Some(65_534), None).unwrap();
+            assert!(MeetingPoint::read(dir.path(), "s").is_some(), "as on a network disk");
+        }
+        // The holder of the meeting puts its own in its place.
+        set_mode(0o644);
+        let file = MeetingFile::create(dir.path(), &point).unwrap().unwrap();
+        assert!(MeetingPoint::read(dir.path(), "s").is_some());
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_the_owner_can_read_the_file_and_it_goes_with_the_meeting() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        let point = point("slurm 5.0 restart 0");
         let file = MeetingFile::create(&run, &point).unwrap().unwrap();
         let mode = fs::metadata(run.join(NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

@@ -135,7 +135,11 @@ impl MeetingSearch<'_> {
     /// Where the process looks, for people.
     fn places(&self) -> String {
         let stated = self.stated.map(|(address, _)| format!("at {address}"));
-        let file = self.dir.map(|dir| format!("by the file meeting.json in {}", dir.display()));
+        let file = self.dir.map(|dir| {
+            let is_foreign = MeetingPoint::is_foreign(dir);
+            let doubt = if is_foreign { ", which others may read or change" } else { "" };
+            format!("by the file meeting.json in {}{doubt}", dir.display())
+        });
         let places: Vec<_> = stated.into_iter().chain(file).collect();
         if places.is_empty() { String::new() } else { format!(" {}", places.join(" or ")) }
     }

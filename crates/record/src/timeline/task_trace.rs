@@ -1,9 +1,10 @@
 //! What one task recorded, as a file in its folder.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use paceline_filemap::open_regular;
 use paceline_observe::trace::{Op, TraceMark, TraceSpan, Track, time_base_unix_ns};
 use paceline_observe::{COLUMNS, Sample, column};
 use serde::{Deserialize, Serialize};
@@ -136,7 +137,7 @@ impl TaskTrace {
             io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.display()))
         };
         let mut text = Vec::new();
-        File::open(path)?.take(MAX_BYTES).read_to_end(&mut text)?;
+        open_regular(path)?.take(MAX_BYTES).read_to_end(&mut text)?;
         let trace: Self =
             serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         let is_sound = |thread: &ThreadTrace| {

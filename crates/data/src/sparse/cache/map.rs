@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use paceline_filemap::FileMap;
+use paceline_filemap::{FileMap, open_regular};
 
 use super::header::{HEADER_BYTES, MAGIC};
 use super::prefix::CachePrefix;
@@ -42,7 +42,7 @@ pub(crate) fn open(
     what: &Path,
     observer: &mut dyn OpenObserver,
 ) -> Result<RowStore, UnusableCache> {
-    let file = File::open(path).map_err(|error| match error.kind() {
+    let file = open_regular(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => UnusableCache::Absent,
         _ => UnusableCache::Bad(error.to_string()),
     })?;
@@ -81,13 +81,13 @@ pub(crate) fn open(
 /// Whether a file begins as a cache does, of any version.
 pub(crate) fn has_magic(path: &Path) -> bool {
     let mut first = [0; MAGIC.len()];
-    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && &first == MAGIC
+    open_regular(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && &first == MAGIC
 }
 
 /// The identity of a cache, if it can be read; the rows are not checked.
 pub(crate) fn identity_of(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MOST_PREFIX_BYTES).read_to_end(&mut bytes).ok()?;
+    open_regular(path).ok()?.take(MOST_PREFIX_BYTES).read_to_end(&mut bytes).ok()?;
     let prefix = CachePrefix::from_bytes(&bytes).ok()?;
     Some(String::from_utf8_lossy(prefix.identity).into_owned())
 }
