@@ -40,7 +40,7 @@ pub struct CachedRows {
 pub enum CacheRemoval {
     /// It is gone.
     Removed,
-    /// It stays, because this process is building it.
+    /// It stays, because the process of this name is building it.
     InUse(String),
 }
 
