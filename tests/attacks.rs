@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -265,6 +266,33 @@ fn recorded_bytes_are_refused_and_the_honest_worker_keeps_its_slot() {
     let log = sandbox.run_folder("run").log("ps:0");
     assert_says(&log, &["the token is not this run's", "it does not wait for the challenge"]);
     end_unharmed(&sandbox, launched);
+}
+
+/// What a user of the machine gets from the page at this address.
+fn page_for(user: u32, address: &str) -> String {
+    let script = "exec 3<>/dev/tcp/${0%:*}/${0##*:}; \
+                  printf 'GET /api/runs HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3";
+    let mut client = Command::new("bash");
+    let output = finish(start(client.args(["-c", script, address]).uid(user).current_dir("/")));
+    output.stdout
+}
+
+#[test]
+fn another_user_of_the_machine_cannot_read_the_page() {
+    let own = fs::metadata("/proc/self").unwrap().uid();
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("runs")).unwrap();
+    let mut command = sandbox.command(&["watch", "runs", "--listen", "127.0.0.1:0"]);
+    let mut launched = RunningProcess::start(&mut command, sandbox.path("runs"));
+    launched.wait_for("watch: http://");
+    let printed = launched.stderr();
+    let address = printed.split("watch: http://").nth(1).unwrap().split('/').next().unwrap();
+    assert_says(&page_for(own, address), &["HTTP/1.1 200 OK"]);
+    // Only the administrator can act as another user.
+    if own == 0 {
+        let refused = page_for(65_534, address);
+        assert_says(&refused, &["HTTP/1.1 403 Forbidden", "only the user who started"]);
+    }
 }
 
 #[test]

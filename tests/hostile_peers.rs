@@ -227,8 +227,9 @@ fn a_silent_connection_is_closed_after_a_while() {
     }));
     let mut silent = silent.unwrap();
     silent.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
-    let reset = silent.read(&mut [0; 100]).unwrap_err();
-    assert_eq!(reset.kind(), std::io::ErrorKind::ConnectionReset, "the server closes it");
+    // The server resets it, unless it was open before the server ran.
+    let read = silent.read(&mut [0; 100]).map_err(|error| error.kind());
+    assert!(matches!(read, Ok(0) | Err(std::io::ErrorKind::ConnectionReset)), "{read:?}");
     manual_run.wait_for_log("ps:0", "a stranger: no Hello in time");
     drop(server);
 }

@@ -95,7 +95,7 @@ impl Drop for PageProcess {
 
 /// The access control of the page.
 pub(crate) fn guard(page: &PageArgs) -> Result<Guard, Failure> {
-    let Some(file) = &page.token_file else { return Ok(Guard::without_token()) };
+    let Some(file) = &page.token_file else { return Ok(Guard::for_own_user()) };
     Ok(Guard::with_token(&page_token(file)?))
 }
 

@@ -39,8 +39,8 @@ fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf
 }
 
 /// Makes a directory of a cache that only its owner may read, unless it exists: what is cached
-/// shows the data that it was made of, which may be in a private file. Directories above it are made
-/// as usual.
+/// shows the data that it was made of, which may be in a private file. Directories above it are
+/// made as usual.
 ///
 /// # Errors
 /// If it cannot be made, or is a file.

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::limits::Limits;
+use crate::peer_user;
 use crate::request::{Method, Request, RequestError};
 use crate::response::{Response, ResponseBody};
 use crate::state::OpenConnection;
@@ -32,6 +33,8 @@ fn serve_requests(stream: &mut TcpStream, open: &OpenConnection) -> io::Result<(
     stream.set_nodelay(true)?;
     // Bytes that were read beyond the end of the previous request.
     let mut bytes = Vec::new();
+    // Looked up for the first request, so that a connection without one costs nothing.
+    let mut is_own_user = (!state.guard.is_for_own_user()).then_some(true);
     while !state.is_stopping() {
         let request = match read_head(stream, &mut bytes, &state.limits)? {
             HeadRead::Closed => return Ok(()),
@@ -47,7 +50,10 @@ fn serve_requests(stream: &mut TcpStream, open: &OpenConnection) -> io::Result<(
                 return reply.send(stream, response);
             }
         };
-        let response = match state.guard.check(&request) {
+        let is_own_user =
+            *is_own_user.get_or_insert_with(|| peer_user::is_own_user(stream).unwrap_or(false));
+        let checked = if is_own_user { state.guard.check(&request) } else { Err(other_user()) };
+        let response = match checked {
             Ok(()) => {
                 if !state.guard.is_open(&request) {
                     open.set_busy();
@@ -65,6 +71,12 @@ fn serve_requests(stream: &mut TcpStream, open: &OpenConnection) -> io::Result<(
         open.set_answered();
     }
     Ok(())
+}
+
+/// The answer to another user of the machine.
+fn other_user() -> Response {
+    let text = "only the user who started this server may read it, unless it has a token\n";
+    Response::text(403, text)
 }
 
 /// The result of waiting for a request.

@@ -1,8 +1,9 @@
 //! Decides which requests a server answers.
 //!
-//! On loopback every local user may read, but not every web page that a local browser has open: a
-//! site can point its own name at 127.0.0.1 and then read the answers as if they were its own (DNS
-//! rebinding). So without a token a request must name the server by `localhost` or by address.
+//! On loopback every local user may read, unless the guard is for one user alone, but not every web
+//! page that a local browser has open: a site can point its own name at 127.0.0.1 and then read the
+//! answers as if they were its own (DNS rebinding). So without a token a request must name the
+//! server by `localhost` or by address.
 //! Beyond loopback a token is required: in the header `Authorization: Bearer`, as programs send
 //! it, or once as `?token=`, in exchange for which a browser gets a cookie.
 
@@ -22,6 +23,8 @@ const PARAM: &str = "token";
 #[derive(Clone)]
 pub struct Guard {
     token: Option<String>,
+    /// Other users of the machine may not read.
+    is_for_own_user: bool,
     /// A path that needs no token.
     open_path: Option<&'static str>,
 }
@@ -35,7 +38,13 @@ impl fmt::Debug for Guard {
 impl Guard {
     /// Lets every local user read. [`bind`] then refuses addresses beyond loopback.
     pub fn without_token() -> Self {
-        Self { token: None, open_path: None }
+        Self { token: None, is_for_own_user: false, open_path: None }
+    }
+
+    /// Lets only the user of this process read, and the administrator. [`bind`] then refuses
+    /// addresses beyond loopback, because the system knows only the users of this machine.
+    pub fn for_own_user() -> Self {
+        Self { is_for_own_user: true, ..Self::without_token() }
     }
 
     /// Lets only requests with this token pass.
@@ -44,7 +53,7 @@ impl Guard {
     /// If the token is empty.
     pub fn with_token(token: &str) -> Self {
         assert!(!token.is_empty(), "an empty token protects nothing");
-        Self { token: Some(token.to_owned()), open_path: None }
+        Self { token: Some(token.to_owned()), ..Self::without_token() }
     }
 
     /// Answers requests for this path without a token, such as a probe that only asks whether the
@@ -57,6 +66,11 @@ impl Guard {
     /// Whether requests need a token.
     pub fn has_token(&self) -> bool {
         self.token.is_some()
+    }
+
+    /// Whether other users of the machine are refused.
+    pub(crate) fn is_for_own_user(&self) -> bool {
+        self.is_for_own_user
     }
 
     /// Whether any stranger may make a request.

@@ -50,8 +50,8 @@ impl MeetingPoint {
     }
 }
 
-/// Whether a file in a run directory is the user's alone. On network disks the administrator's files
-/// may belong to another user, as the directory does.
+/// Whether a file in a run directory is the user's alone. On network disks the administrator's
+/// files may belong to another user, as the directory does.
 fn is_trusted(dir: &Path, about: &Metadata) -> bool {
     let is_of_directory = || dir.metadata().is_ok_and(|dir| dir.uid() == about.uid());
     is_private(about) && (is_own(about) || is_of_directory())
