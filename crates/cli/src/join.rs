@@ -273,7 +273,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     if matches!(plan.cluster.mode, Mode::Single | Mode::Mirrored) || info.servers.is_empty() {
         return Err(wrong("it has no servers, so no worker can join it".into()));
     }
-    let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
+    let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop).without_decisions())?;
     let workload = build_workload(&plan, data);
     let settings = plan.settings(job.run_identity(&info.terms), test_hooks::from_env());
     let run = open_run_dir(options, &info, &job, &plan)?;
