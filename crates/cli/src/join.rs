@@ -16,7 +16,7 @@ use paceline_engine::{
 };
 use paceline_exchange::{CONTROL_BYTES, MAX_WORKERS};
 use paceline_net::{Credentials, LinkError, request_join_info};
-use paceline_place::{Cluster, Role, Task, read_token};
+use paceline_place::{Cluster, Role, Task, read_token, split_address};
 use paceline_record::RunDir;
 use paceline_record::names::files::{self, JOIN};
 use paceline_trust::{TlsIdentity, is_own, is_private, read_credential};
@@ -188,7 +188,7 @@ impl JoinOptions {
     fn access(&self) -> Result<RunAccess, Failure> {
         let path = Path::new(&self.target);
         if !path.is_dir() {
-            if !self.target.contains(':') {
+            if split_address(&self.target).1.is_none() {
                 return Err(Failure::Usage(format!(
                     "--join {}: this is neither the directory of a run nor an address such as \
                      host:2222",
