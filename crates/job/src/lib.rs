@@ -34,6 +34,7 @@ mod column_keys;
 mod column_path;
 mod columns;
 mod condition;
+mod data_hint;
 mod data_shape;
 mod describe_model;
 mod earlier_run;
