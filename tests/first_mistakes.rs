@@ -44,6 +44,10 @@ fn an_option_that_is_none_names_the_key_of_the_job_that_it_probably_means() {
         assert_says(&printed, &["unexpected argument", option, &tip]);
         assert!(!printed.contains("as a value"), "{printed}");
     }
+    let printed = sandbox.fails(2, &["train", "-set", "train.batch=10"]);
+    assert_says(&printed, &["an option of several letters begins with two dashes: --set"]);
+    let printed = sandbox.fails(2, &["train", "-v"]);
+    assert!(!printed.contains("tip"), "{printed}");
     // No key is like this one, and a command without a job has none.
     let printed = sandbox.fails(2, &["train", "--gpu"]);
     assert!(!printed.contains("tip"), "{printed}");
@@ -138,6 +142,127 @@ fn a_label_of_many_numbers_is_warned_of() {
     );
     let printed = trained(&sandbox, &["data.columns.job=label"]);
     assert!(!printed.contains("warning"), "{printed}");
+}
+
+#[test]
+fn what_is_decided_about_a_table_is_said_by_every_run_and_by_one_task_of_each() {
+    let sandbox = Sandbox::new();
+    people(&sandbox, "people.csv", 600);
+    let says = ["the label is the column \"income\" (the last column, with 2 different values)"];
+    let same = "seed=1";
+    // The second run finds the rows and the featuriser of the first in the cache.
+    for _ in 0..2 {
+        assert_says(&trained(&sandbox, &[same]), &says);
+    }
+    let shared = trained(&sandbox, &[same, "cluster.mode=async", "cluster.workers=2"]);
+    assert_eq!(shared.matches(says[0]).count(), 1, "{shared}");
+    for _ in 0..2 {
+        let printed = trained(&sandbox, &["data.columns.age=label"]);
+        assert_says(&printed, &["warning: the label \"age\" has 60 different numbers"]);
+    }
+}
+
+#[test]
+fn a_last_column_that_cannot_be_the_label_is_explained() {
+    let sandbox = Sandbox::new();
+    let row = |i: u32| format!("{},{}.5,low\n", 20 + i, 30 + i);
+    sandbox
+        .write("people.csv", format!("age,size,income\n{}", (0..90).map(row).collect::<String>()));
+    let printed = refused(&sandbox, &["data.path=people.csv"]);
+    let why = "; if you mean \"income\", its first rows have only one value, \"low\"";
+    assert_says(&printed, &["people.csv: no column is the label: declare it", why]);
+}
+
+#[test]
+fn data_of_an_unknown_kind_is_recognised_by_its_content() {
+    let sandbox = Sandbox::new();
+    sandbox.write("people.json", "[{\"age\": 31}, {\"age\": 44}]\n");
+    sandbox.write("page.html", "<!DOCTYPE html>\n<html></html>\n");
+    sandbox.write("page.csv", "<!DOCTYPE html>\n<html></html>\n");
+    sandbox.write("parts/1.csv", "age,income\n1,low\n50,high\n");
+    sandbox.write("pets/cat/1.png", b"\x89PNG\r\n\x1a\n");
+    for (path, says) in [
+        ("people.json", "it looks like JSON; convert it to CSV or Parquet"),
+        ("page.html", "it is a web page (HTML); fetch the file again"),
+        ("parts", "1.csv in it looks like a table with columns separated by commas (CSV); set"),
+        ("pets", "cat/1.png in it is a PNG picture; set data.kind = \"images\""),
+        ("people.jsn", "correct the path, at which there is nothing (did you mean "),
+    ] {
+        let printed = refused(&sandbox, &[&format!("data.path={path}")]);
+        assert_says(&printed, &[&format!("--set data.path={path}: data.path applies only"), says]);
+        assert_says(&printed, &["or leave data.path out"]);
+    }
+    let printed = refused(&sandbox, &["data.path=page.csv"]);
+    assert_says(&printed, &["page.csv: data.kind is \"table\", but it is a web page (HTML)"]);
+}
+
+#[test]
+fn a_job_file_that_is_none_names_what_was_meant() {
+    let sandbox = Sandbox::new();
+    sandbox.write("mnist.toml", "");
+    let printed = sandbox.fails(2, &["train", "minst.toml"]);
+    assert_says(
+        &printed,
+        &["minst.toml: cannot read the job file: there is no such file (did you"],
+    );
+    assert_says(&printed, &["mnist.toml?)"]);
+    let printed = sandbox.fails(2, &["train", "train.batch=10"]);
+    assert_says(&printed, &["there is no such file; a key is set with --set train.batch=10"]);
+}
+
+#[test]
+fn an_address_that_is_none_is_not_worth_a_retry() {
+    let sandbox = Sandbox::new();
+    for address in ["server:port", "127.0.0.1:99999"] {
+        let printed = sandbox.fails(2, &["worker", "--join", address]);
+        assert_says(&printed, &[address, "nor an address such as host:2222"]);
+    }
+}
+
+#[test]
+fn outputs_that_cannot_be_written_name_the_file_and_a_remedy() {
+    let sandbox = Sandbox::new();
+    people(&sandbox, "people.csv", 200);
+    trained(&sandbox, &["name=people"]);
+    let run = sandbox.only_run();
+    let args = ["predict", run.str(), "people.csv", "-o", "nowhere/out.csv"];
+    let printed = sandbox.fails(2, &args);
+    assert_says(&printed, &["nowhere/out.csv: there is no directory nowhere; make it first"]);
+    let printed = sandbox.fails(1, &["predict", run.str(), "people.csv", "-o", "/dev/full"]);
+    assert_says(&printed, &["cannot write /dev/full: No space left"]);
+}
+
+#[test]
+fn a_report_names_the_runs_it_cannot_show() {
+    let sandbox = Sandbox::new();
+    people(&sandbox, "people.csv", 200);
+    for name in ["all/good", "all/damaged", "all/killed"] {
+        let settings = ["--set", "data.path=people.csv", "--run-dir", name];
+        sandbox.ok(&[&["train", "--quiet"], &settings[..]].concat());
+    }
+    sandbox.write("all/damaged/summary.json", "{");
+    std::fs::remove_file(sandbox.path("all/killed/summary.json")).unwrap();
+    let printed = sandbox.ok(&["report", "all"]).stderr;
+    assert_says(
+        &printed,
+        &[
+            "warning: the report has no results of damaged: its summary.json is damaged",
+            "warning: the report has no results of killed: it has no summary.json",
+        ],
+    );
+    let page = std::fs::read_to_string(sandbox.path("all/report.html")).unwrap();
+    assert_says(&page, &["2 without results", "<h2>Runs without results</h2>"]);
+    let printed = sandbox.fails(2, &["report", "all/killed"]);
+    assert_says(&printed, &["all/killed: it contains no complete runs"]);
+}
+
+#[test]
+fn a_sweep_with_a_value_twice_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.toml", "[sweep]\n\"train.batch\" = [10, 20, 10]\n");
+    let printed = sandbox.fails(2, &["sweep", "job.toml"]);
+    let says = "job.toml:2: sweep.train.batch has 10 twice; remove one, or set sweep.repeats";
+    assert_says(&printed, &[says]);
 }
 
 #[test]

@@ -29,7 +29,8 @@ fn a_path_without_its_kind_does_not_train_on_generated_digits() {
         &[
             "error: --set data.path=people: data.path applies only with data.kind = ",
             "\"libsvm\"",
-            ", but data.kind is \"digits\" (default); set data.kind too",
+            ", but data.kind is \"digits\" (default); it looks like a table with columns separated \
+             by commas (CSV); set data.kind = \"table\", or leave data.path out",
         ],
     );
     assert_eq!(sandbox.tree(), ["people", "people.csv"]);

@@ -105,6 +105,7 @@ fn a_page_says_what_is_trained_and_its_charts_are_complete() {
     assert!(rates.len() > 4 && rates[rates.len() - 1] > 0.0, "{rates:?}");
     check_colors_and_keys(&mut browser);
     check_numbers_and_parts(&mut browser);
+    check_tests_in_phases(&mut browser);
     check_zoom(&mut browser);
     check_ranges(&mut browser);
     browser.set_screen(390, 844, "dark");
@@ -129,6 +130,23 @@ fn check_colors_and_keys(browser: &mut Browser) {
     browser.eval("document.getElementById('skip').click()");
     browser.wait_for("document.activeElement.id === 'charts'");
     assert_eq!(browser.eval("location.hash.includes('run=first')"), true);
+}
+
+/// Checks that the chart of phases does not show tests as waiting.
+fn check_tests_in_phases(browser: &mut Browser) {
+    let drawn = "(async () => { const { sections } = await import('./panels.js'); \
+                 const { names } = await import('./names.js'); \
+                 const part = (t, v) => ({ s: t, t, v }), phase = name => \
+                   'worker_0|' + names.phaseTags[name]; \
+                 const curves = new Map([ \
+                   [phase('compute'), part([1, 2, 3], [60, 60, 60])], \
+                   [phase('wait'), part([1, 2, 3], [40, 40, 40])], \
+                   ['worker_0|' + names.tags.evaluationPercent, part([2.001, 3.001], [10, 30])]]); \
+                 const run = { id: 'x', curves, about: { tasks: ['worker_0'], machines: {} } }; \
+                 const charts = sections([run], 'light').flatMap(section => section[1]); \
+                 const { series } = charts.find(chart => chart.id === 'phases-worker_0'); \
+                 return series.map(({ label, curve }) => `${label} ${curve.v}`).join('; ') })()";
+    assert_eq!(browser.eval(drawn), "compute 60,60,60; wait 40,30,10; evaluation 0,10,30");
 }
 
 /// Checks that no zoom leaves the data.
@@ -211,7 +229,8 @@ fn a_short_run_alone_says_why_charts_are_empty_and_has_no_slow_workers() {
                   const phases = charts.find(chart => chart.id.startsWith('phases')).series; \
                   return phases.map(series => series.label).join() })()";
     let phases = browser.eval(phases);
-    assert!(["", "compute", "input,compute"].contains(&phases.as_str().unwrap()), "{phases}");
+    let phases = phases.as_str().unwrap().trim_end_matches(",evaluation");
+    assert!(["", "compute", "input,compute"].contains(&phases), "{phases}");
     // The one sample of the machine's processor is visible.
     browser.eval("document.querySelector('[data-chart=machine]').scrollIntoView()");
     browser.wait_for("document.querySelectorAll('[data-chart=machine] svg g rect').length > 0");

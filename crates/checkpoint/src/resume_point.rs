@@ -86,13 +86,12 @@ impl ResumePoint {
         let info = &self.checkpoint.manifest.info;
         let dir = self.checkpoint.dir.display();
         if info.layout_digest != hex(&layout_digest(layout)) {
-            let text = match other_tensor(&info.tensors, layout) {
-                Some(difference) => {
-                    format!("{dir}: this is a checkpoint of another model: {difference}")
-                }
-                None => format!("{dir}: this is a checkpoint of another model"),
-            };
-            return Err(CheckpointError::Refused(text));
+            let difference = other_tensor(&info.tensors, layout);
+            let difference = difference.map_or(String::new(), |text| format!(": {text}"));
+            return Err(CheckpointError::Refused(format!(
+                "{dir}: this is a checkpoint of another model{difference}; resume with the model \
+                 and the data that the run began with"
+            )));
         }
         let (found, optimizer) = (&info.optimizer_state, optimizer.optimizer());
         let wanted = optimizer.state_names();

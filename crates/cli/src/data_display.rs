@@ -24,6 +24,8 @@ pub(crate) struct DataDisplay {
     form: DisplayForm,
     /// The task that reads, if the run has several.
     task: Option<String>,
+    /// Whether this process says what was decided about the data.
+    says_decisions: bool,
     stop: StopSource,
     /// When the wait for another process began.
     waiting_since: Option<Instant>,
@@ -52,12 +54,18 @@ impl DataDisplay {
             DisplayForm::Lines
         };
         let (stop, next_line) = (stop.clone(), Instant::now());
-        Self { form, task: None, stop, waiting_since: None, next_line }
+        Self { form, task: None, says_decisions: true, stop, waiting_since: None, next_line }
     }
 
     /// Names the task that reads, in messages and to processes that wait for it.
     pub(crate) fn for_task(mut self, task: &str) -> Self {
         self.task = Some(task.to_owned());
+        self
+    }
+
+    /// Leaves what was decided about the data to another process, which says it.
+    pub(crate) fn without_decisions(mut self) -> Self {
+        self.says_decisions = false;
         self
     }
 
@@ -108,6 +116,8 @@ impl OpenObserver for DataDisplay {
     fn report(&mut self, report: OpenReport<'_>) -> ControlFlow<()> {
         match report {
             OpenReport::Note(text) => self.say(text),
+            OpenReport::Decision(text) if self.says_decisions => self.say(text),
+            OpenReport::Decision(_) => {}
             OpenReport::Progress(progress) => {
                 self.show(&progress_text(&progress), progress.elapsed)
             }

@@ -31,18 +31,30 @@ fn with_key(mut error: clap::Error) -> clap::Error {
     };
     // The usage that the error shows tells which command it is of.
     let takes_keys = |usage: &ContextValue| usage.to_string().contains("JOB.toml");
-    let name = option.strip_prefix("--").unwrap_or_default();
-    if name.is_empty() || !error.get(ContextKind::Usage).is_some_and(takes_keys) {
+    if !error.get(ContextKind::Usage).is_some_and(takes_keys) {
         return error;
     }
     // How to pass the option as a value helps with no file or directory.
     error.remove(ContextKind::Suggested);
-    if let Some(key) = key_for_word(name) {
+    let tip = match option.strip_prefix("--") {
+        Some(name) => {
+            let key = key_for_word(name);
+            key.map(|key| format!("a key of the job is set with --set {key}=VALUE"))
+        }
+        None => with_one_dash(&option, std::env::args())
+            .map(|word| format!("an option of several letters begins with two dashes: -{word}")),
+    };
+    if let Some(tip) = tip {
         error.remove(ContextKind::SuggestedArg);
-        let tip = StyledStr::from(format!("a key of the job is set with --set {key}=VALUE"));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        let tip = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
+        error.insert(ContextKind::Suggested, tip);
     }
     error
+}
+
+/// The argument of several letters that was read as the short option `-x` and others.
+fn with_one_dash(option: &str, mut arguments: impl Iterator<Item = String>) -> Option<String> {
+    arguments.find(|argument| argument.len() > option.len() && argument.starts_with(option))
 }
 
 fn show(error: &clap::Error) {

@@ -16,7 +16,7 @@ use paceline_engine::{
 };
 use paceline_exchange::{CONTROL_BYTES, MAX_WORKERS};
 use paceline_net::{Credentials, LinkError, request_join_info};
-use paceline_place::{Cluster, Role, Task, read_token};
+use paceline_place::{Cluster, Role, Task, read_token, split_address};
 use paceline_record::RunDir;
 use paceline_record::names::files::{self, JOIN};
 use paceline_trust::{TlsIdentity, is_own, is_private, read_credential};
@@ -188,7 +188,7 @@ impl JoinOptions {
     fn access(&self) -> Result<RunAccess, Failure> {
         let path = Path::new(&self.target);
         if !path.is_dir() {
-            if !self.target.contains(':') {
+            if split_address(&self.target).1.is_none() {
                 return Err(Failure::Usage(format!(
                     "--join {}: this is neither the directory of a run nor an address such as \
                      host:2222",
@@ -273,7 +273,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     if matches!(plan.cluster.mode, Mode::Single | Mode::Mirrored) || info.servers.is_empty() {
         return Err(wrong("it has no servers, so no worker can join it".into()));
     }
-    let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
+    let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop).without_decisions())?;
     let workload = build_workload(&plan, data);
     let settings = plan.settings(job.run_identity(&info.terms), test_hooks::from_env());
     let run = open_run_dir(options, &info, &job, &plan)?;

@@ -46,7 +46,6 @@ mod placed;
 pub mod predict_args;
 pub mod progress;
 mod run_files;
-mod similar_path;
 mod standard_input;
 mod start_file;
 mod stop_source;

@@ -20,9 +20,9 @@ use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::model_memory::check_model_memory;
 use crate::network_check::check_network;
-use crate::similar_path::did_you_mean;
 use paceline_job::{
-    DataKind, DataShape, Plan, RawJob, SettingOrigin, ValidationPlan, shape_of, shared_file,
+    DataKind, DataShape, Plan, RawJob, SettingOrigin, ValidationPlan, did_you_mean, shape_of,
+    shared_file,
 };
 use paceline_terminal::counted;
 

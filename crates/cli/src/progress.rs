@@ -60,7 +60,8 @@ fn progress_line(report: &ProgressReport) -> String {
 fn short_progress_line(report: &ProgressReport, width: usize) -> String {
     let mut parts = progress_parts(report);
     if parts.join(", ").chars().count() + LEAST_BAR + 1 > width {
-        let at = parts.len() - 1 - usize::from(report.left.is_some());
+        let has_time = parts.last().is_some_and(|part| part.ends_with(" left"));
+        let at = parts.len() - 1 - usize::from(has_time);
         parts[at] = format!("{} examples/s", short_number(report.examples_per_second));
     }
     while parts.len() > 1 && parts.join(", ").chars().count() + LEAST_BAR + 1 > width {
@@ -74,7 +75,8 @@ fn short_progress_line(report: &ProgressReport, width: usize) -> String {
 fn progress_parts(report: &ProgressReport) -> Vec<String> {
     let accuracy = report.test_accuracy.map(|share| format!("accuracy {:.2} %", 100.0 * share));
     let rate = format!("{} examples/s", grouped(report.examples_per_second.round() as u64));
-    let left = report.left.map(|left| format!("{} left", clock_time(left.as_secs_f64())));
+    let left = report.left.map(|left| clock_time(left.as_secs_f64()));
+    let left = left.filter(|left| left != "0 s").map(|left| format!("{left} left"));
     let step = format!("step {}", grouped(report.step));
     let loss = format!("loss {:.4}", report.train_loss);
     [Some(step), Some(loss), accuracy, Some(rate), left].into_iter().flatten().collect()

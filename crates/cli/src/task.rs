@@ -322,11 +322,13 @@ impl ProgramTask<'_> {
     }
 
     /// Shows how data is read. A launcher has read it before; of its tasks, only the coordinator
-    /// shows what still takes long.
+    /// shows what still takes long. Of tasks without a launcher, only the coordinator says what
+    /// was decided about the data.
     fn display(&self, context: &ProgramContext) -> DataDisplay {
         let is_coordinator = self.place.slot == Some(0);
         let silent = self.options.quiet || (context.is_launched() && !is_coordinator);
-        DataDisplay::new(silent, context.stop_source()).for_task(&self.place.name)
+        let display = DataDisplay::new(silent, context.stop_source()).for_task(&self.place.name);
+        if context.is_launched() || !is_coordinator { display.without_decisions() } else { display }
     }
 
     /// What a worker trains with.

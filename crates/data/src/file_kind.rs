@@ -46,8 +46,10 @@ pub enum FileKind {
     Criteo,
     /// Text in columns, separated by this byte: a comma, semicolon, tab or vertical bar.
     Table(u8),
-    /// JSON, one object a line.
+    /// JSON: objects, or a list of them.
     Json,
+    /// A web page.
+    Html,
     /// Text of no known kind.
     Text,
     /// Bytes of no known kind.
@@ -57,8 +59,8 @@ pub enum FileKind {
 impl FileKind {
     /// Whether the first bytes leave no doubt. Kinds of text are guesses.
     pub fn is_certain(self) -> bool {
-        use FileKind::{Criteo, Json, Libffm, Libsvm, Table, Text};
-        !matches!(self, Criteo | Json | Libffm | Libsvm | Table(_) | Text | FileKind::Binary)
+        use FileKind::{Binary, Criteo, Json, Libffm, Libsvm, Table, Text};
+        !matches!(self, Criteo | Json | Libffm | Libsvm | Table(_) | Text | Binary)
     }
 
     /// What the file is, with an article: "a numpy array".
@@ -87,7 +89,8 @@ impl FileKind {
             FileKind::Table(b',') => "a table with columns separated by commas (CSV)",
             FileKind::Table(b';') => "a table with columns separated by semicolons",
             FileKind::Table(_) => "a table with separated columns",
-            FileKind::Json => "lines of JSON",
+            FileKind::Json => "JSON",
+            FileKind::Html => "a web page (HTML)",
             FileKind::Text => "text of an unknown kind",
             FileKind::Binary => "a binary file of an unknown kind",
         }
@@ -113,6 +116,9 @@ impl FileKind {
             FileKind::Libffm => "set data.kind = \"libffm\"",
             FileKind::Criteo => "set data.kind = \"criteo\"",
             FileKind::Json => "convert it to CSV or Parquet, and set data.kind = \"table\"",
+            FileKind::Html => {
+                "fetch the file again: the server has sent a page, perhaps with an error"
+            }
             FileKind::Empty => "set data.path to a file with examples",
             FileKind::Text | FileKind::Binary => "",
         }
@@ -216,8 +222,13 @@ fn sniff_text(text: &[u8]) -> FileKind {
     if has_entry && lines.iter().all(|line| has_entries(line, 3)) {
         return FileKind::Libffm;
     }
-    if first.trim_ascii_start().starts_with(b"{") {
+    let start = first.trim_ascii_start().to_ascii_lowercase();
+    let is_list = start == b"[" || start.starts_with(b"[{") || start.starts_with(b"[ {");
+    if is_list || start.starts_with(b"{") {
         return FileKind::Json;
+    }
+    if start.starts_with(b"<!doctype html") || start.starts_with(b"<html") {
+        return FileKind::Html;
     }
     if count(first, b'\t') == 39 && matches!(first, [b'0' | b'1', b'\t', ..]) {
         return FileKind::Criteo;

@@ -10,7 +10,7 @@ fn kinds_are_recognised_by_their_first_bytes() {
         bytes
     };
     let criteo = format!("1{}\n", "\t5".repeat(39));
-    let cases: [(&[u8], FileKind); 29] = [
+    let cases: [(&[u8], FileKind); 32] = [
         (b"", FileKind::Empty),
         (b"\x93NUMPY\x01\x00v\x00", FileKind::Npy),
         (b"PK\x03\x04\x14", FileKind::Zip),
@@ -34,6 +34,9 @@ fn kinds_are_recognised_by_their_first_bytes() {
         (b"\xef\xbb\xbfa;b\n1;2\n", FileKind::Table(b';')),
         (b"a\tb\n1\t2\n", FileKind::Table(b'\t')),
         (b"{\"a\": 1}\n", FileKind::Json),
+        (b"[\n  {\"a\": 1},\n", FileKind::Json),
+        (b"[{\"a\": 1, \"b\": 2}]", FileKind::Json),
+        (b"<!DOCTYPE html>\n<html lang=en>", FileKind::Html),
         (b"hello world\n", FileKind::Text),
         (b"\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b", FileKind::Binary),
         (b"1 2 3\n4 5 6\n", FileKind::Text),

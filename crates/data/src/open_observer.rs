@@ -38,6 +38,9 @@ pub fn ignore_reports() -> impl OpenObserver {
 pub enum OpenReport<'a> {
     /// A remark that is worth keeping, such as why a cache is built again.
     Note(&'a str),
+    /// What was decided about the data, or is doubtful about it: the same in every process that
+    /// opens it, now or later.
+    Decision(&'a str),
     /// How far an operation has got.
     Progress(OpenProgress<'a>),
     /// Another process reads the same data, and this one waits for it.

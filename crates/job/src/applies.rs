@@ -1,6 +1,9 @@
 //! Which keys a run uses. A key that the job sets and the run does not use is a problem.
 
+use std::path::Path;
+
 use super::condition::KeyCondition;
+use super::data_hint::data_hint;
 use super::key_spec::{KeySpec, ValueKind};
 use super::layer_path::{LAYERS, layer_of, place_of};
 use super::problem::{Problem, SettingOrigin};
@@ -140,6 +143,9 @@ impl RawJob {
 
     fn unused_message(&self, path: &str, entry: &JobEntry, failed: &KeyCondition) -> String {
         let remedy = match failed {
+            KeyCondition::Has { key, .. } if key == "data.kind" && path == "data.path" => {
+                self.kind_hint(entry).unwrap_or_else(|| "set data.kind too".to_owned())
+            }
             KeyCondition::Has { key, values: [one] } => format!("set {key} = {one:?}"),
             KeyCondition::Has { key, .. } => format!("set {key} too"),
             KeyCondition::AnySet([key, ..]) => format!("set {key} too"),
@@ -150,6 +156,15 @@ impl RawJob {
         let found = self.found(failed);
         let section = self.replaced_section(entry, failed);
         format!("{path} applies only {needed}, but {found}; {remedy}{or}leave {path} out{section}")
+    }
+
+    /// What to do with the data at a path if the job does not say of which kind it is.
+    fn kind_hint(&self, path: &JobEntry) -> Option<String> {
+        let is_kind_set = self.entries.get("data.kind").is_some_and(JobEntry::is_set);
+        match &path.value {
+            JobValue::Text(path) if !is_kind_set => data_hint(Path::new(path)),
+            _ => None,
+        }
     }
 
     /// What the job has in place of a condition.

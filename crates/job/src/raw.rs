@@ -112,8 +112,7 @@ impl RawJob {
             Problems::from(Problem { origin, message })
         };
         let absent = |error: std::io::Error| {
-            let hint = path_hint(path);
-            unreadable(if hint.is_empty() { error.to_string() } else { hint.to_owned() })
+            unreadable(path_hint(path).unwrap_or_else(|| error.to_string()))
         };
         let about = std::fs::metadata(path).map_err(absent)?;
         if !about.is_file() {
@@ -342,9 +341,21 @@ fn saved_default(line: &str) -> Option<String> {
 /// How to set the key of a section that a value was probably meant for, as the end of a sentence.
 fn member_for(section: &str, value: &DeValue<'_>) -> String {
     let kind = format!("{section}.kind");
-    let member = match value {
-        DeValue::String(_) if find_key(&kind).is_some() => kind,
-        DeValue::Integer(_) if section == "train.stop" => "train.stop.epochs".to_owned(),
+    let member = match (section, value) {
+        // As `--set train.stop=epochs=3` is read.
+        (_, DeValue::String(text)) if is_setting_in(section, text) => {
+            return format!("; set {section}.{text}");
+        }
+        (_, DeValue::String(_)) if find_key(&kind).is_some() => kind,
+        ("cluster", DeValue::String(_)) => "cluster.mode".to_owned(),
+        ("data.columns", DeValue::String(name)) => {
+            return format!("; set data.columns.{name}=label");
+        }
+        ("checkpoint", DeValue::Integer(_)) => "checkpoint.every_steps".to_owned(),
+        ("checkpoint", DeValue::Boolean(true)) => {
+            return "; set checkpoint.every_steps=1000".into();
+        }
+        ("train.stop", DeValue::Integer(_)) => "train.stop.epochs".to_owned(),
         _ => return String::new(),
     };
     match JobValue::from_toml(value) {
@@ -352,6 +363,12 @@ fn member_for(section: &str, value: &DeValue<'_>) -> String {
         Ok(value) => format!("; set {member}={value}"),
         Err(_) => String::new(),
     }
+}
+
+/// Whether a text is `key=value` with a key of the section.
+fn is_setting_in(section: &str, text: &str) -> bool {
+    let key = text.split_once('=').map(|(key, _)| format!("{section}.{}", key.trim()));
+    key.is_some_and(|key| find_key(&key).is_some())
 }
 
 /// Every section, and the sections that contain them.

@@ -24,7 +24,7 @@ const OTHER_KEYS: [(&str, &str); 14] = [
 
 /// Names that other programs have in any section, with `_` between words, and what means the same
 /// here.
-const OTHER_NAMES: [(&[&str], &str); 15] = [
+const OTHER_NAMES: [(&[&str], &str); 16] = [
     (&["lr", "learning_rate", "step_size", "eta"], "train.optimizer.rate"),
     (&["weight_decay", "wd"], "train.optimizer.decay"),
     (&["optimizer", "optimiser"], "train.optimizer.kind"),
@@ -32,6 +32,7 @@ const OTHER_NAMES: [(&[&str], &str); 15] = [
     (&["num_epochs", "max_epochs", "n_epochs", "epoch"], "train.stop.epochs"),
     (&["iterations", "max_iter", "num_iterations", "max_steps", "num_steps"], "train.stop.steps"),
     (&["early_stopping"], "train.stop.patience"),
+    (&["accuracy", "test_accuracy", "target_accuracy"], "train.stop.test_loss"),
     (&["label", "target", "label_column", "target_column"], LABEL_COLUMN),
     (&["dataset"], "data.kind"),
     (&["file", "filename", "files", "train_path", "train_file", "data_dir", "dir"], "data.path"),

@@ -133,7 +133,15 @@ impl SectionReader<'_> {
                     sweep.quick = self.settings("sweep.quick", quick);
                 }
                 (name, DeValue::Array(values)) if !values.is_empty() => {
-                    let values = values.iter().map(|value| self.slice(value.span())).collect();
+                    let values: Vec<_> =
+                        values.iter().map(|value| self.slice(value.span())).collect();
+                    if let Some(value) = first_repeated(&values) {
+                        let message = format!(
+                            "sweep.{name} has {value} twice; remove one, or set sweep.repeats to \
+                             run every cell several times"
+                        );
+                        self.complain(line.at, &message);
+                    }
                     let origin = (self.origin)(line.at);
                     sweep.axes.push(SweepAxis { key: name.to_owned(), values, origin });
                 }
@@ -227,12 +235,19 @@ const QUOTE: &str = "is not a key; write keys with dots in quotes, such as \"tra
 fn not_an_axis(name: &str, value: &DeValue<'_>) -> String {
     match value {
         DeValue::Table(_) => format!("sweep.{name} {QUOTE}"),
-        DeValue::Array(_) => format!("sweep.{name} is an empty list"),
+        DeValue::Array(_) => {
+            format!("sweep.{name} is an empty list; give it values, or leave it out")
+        }
         other => {
             let found = described(other.type_str());
             format!("sweep.{name} must be a list of values, not {found}")
         }
     }
+}
+
+/// The first value that an earlier one repeats.
+fn first_repeated(values: &[String]) -> Option<&String> {
+    values.iter().enumerate().find_map(|(at, value)| values[..at].contains(value).then_some(value))
 }
 
 fn count(value: &DeValue<'_>) -> Option<u64> {

@@ -84,7 +84,7 @@ pub(crate) fn race<'a>(cells: &[&'a Cell]) -> Option<Race<'a>> {
     let (mut arrivals, target) = if stopped_at_target {
         let seconds = cells.iter().filter_map(|cell| Some((cell, cell.mean("seconds")?)));
         let arrivals = seconds.map(|(cell, seconds)| Arrival { seconds, label: &cell.label });
-        (arrivals.collect(), "the target".to_owned())
+        (arrivals.collect(), common_target(cells))
     } else {
         let loss = lowest_common_loss(cells)?;
         let target = format!("test loss {loss:.4}, the lowest that all reached,");
@@ -92,6 +92,17 @@ pub(crate) fn race<'a>(cells: &[&'a Cell]) -> Option<Race<'a>> {
     };
     arrivals.sort_by(|a: &Arrival<'_>, b| a.seconds.total_cmp(&b.seconds));
     Some(Race { target, arrivals })
+}
+
+/// The loss at which the runs of all cells stop, in words.
+fn common_target(cells: &[&Cell]) -> String {
+    let loss = |cell: &&Cell| cell.runs.first()?.job.get("train.stop.test_loss").cloned();
+    match cells.first().and_then(loss) {
+        Some(first) if cells.iter().all(|cell| loss(cell).as_ref() == Some(&first)) => {
+            format!("test loss {first}, the target,")
+        }
+        _ => "the target".to_owned(),
+    }
 }
 
 /// The first and last cell to arrive.
@@ -324,6 +335,22 @@ mod tests {
             found[1].starts_with("Throughput stops growing at batch 60 (400 examples/s)"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_target_that_all_jobs_have_is_named() {
+        let with_target = |batch, loss: &str| {
+            let mut cell = cell("async", 2, batch, batch as f64, 100.0);
+            cell.runs[0].job.insert("train.stop.test_loss".into(), loss.into());
+            cell
+        };
+        let first = |losses: [&str; 2]| {
+            advice(&data(vec![with_target(10, losses[0]), with_target(60, losses[1])]))[0].clone()
+        };
+        let equal = first(["0.25", "0.25"]);
+        assert!(equal.starts_with("Fastest to test loss 0.25, the target, is"), "{equal}");
+        let different = first(["0.25", "0.3"]);
+        assert!(different.starts_with("Fastest to the target is"), "{different}");
     }
 
     #[test]

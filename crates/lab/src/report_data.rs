@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use paceline_record::names::files;
 
 use crate::cell::{Cell, assign_labels, is_main_key};
+use crate::event_folders::folders_of_coordinator;
 use crate::machine_info::MachineInfo;
 use crate::run::Run;
 use crate::sweep_plan::{self, RunOutcome, SweepPlan};
@@ -24,7 +25,7 @@ pub struct ReportData {
     pub plan: Option<SweepPlan>,
     /// Every combination of settings, in the order of execution.
     pub cells: Vec<Cell>,
-    /// Runs that failed.
+    /// Runs of a sweep that failed, or runs of a directory that have no results.
     pub failures: Vec<RunFailure>,
     /// Number of planned runs that are still to be made.
     pub missing: usize,
@@ -58,6 +59,11 @@ impl ReportData {
     /// Number of complete runs.
     pub fn run_count(&self) -> usize {
         self.cells.iter().map(|cell| cell.runs.len()).sum()
+    }
+
+    /// The title of the list of failures.
+    pub(crate) fn failures_title(&self) -> &'static str {
+        if self.plan.is_some() { "Failed runs" } else { "Runs without results" }
     }
 
     /// Cells with at least one complete run.
@@ -105,7 +111,13 @@ impl ReportData {
         let mut paths = Vec::new();
         find_runs(dir, MAX_DEPTH, &mut paths)?;
         paths.sort();
-        let runs: Vec<Run> = paths.iter().filter_map(|path| Run::read(path)).collect();
+        let (mut runs, mut failures) = (Vec::new(), Vec::new());
+        for path in &paths {
+            match Run::read(path) {
+                Some(run) => runs.push(run),
+                None => failures.push(RunFailure::unreadable(dir, path)),
+            }
+        }
         let keys = varying_keys(&runs);
         let shown = set_keys(&runs);
         let mut cells: Vec<Cell> = Vec::new();
@@ -122,7 +134,20 @@ impl ReportData {
         }
         let name = fs::canonicalize(dir)?;
         let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name, cells, ..Self::default() })
+        Ok(Self { name, cells, failures, ..Self::default() })
+    }
+}
+
+impl RunFailure {
+    /// A run below `dir` that no report can use.
+    fn unreadable(dir: &Path, run: &Path) -> Self {
+        let why = if run.join(files::SUMMARY).is_file() {
+            "its summary.json is damaged"
+        } else {
+            "it has no summary.json: it is still training, was killed or diverged"
+        };
+        let id = run.strip_prefix(dir).ok().filter(|id| !id.as_os_str().is_empty());
+        Self { id: id.unwrap_or(run).display().to_string(), why: why.into() }
     }
 }
 
@@ -147,8 +172,14 @@ fn varying_keys(runs: &[Run]) -> Vec<String> {
     values.into_iter().filter_map(varies).collect()
 }
 
+/// Whether a run has ended in this directory, or begun.
+fn is_run(dir: &Path) -> bool {
+    let has_begun = || folders_of_coordinator(dir).iter().any(|folder| folder.is_dir());
+    dir.join(files::SUMMARY).is_file() || (dir.join(files::JOB).is_file() && has_begun())
+}
+
 fn find_runs(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    if dir.join(files::SUMMARY).is_file() {
+    if is_run(dir) {
         found.push(dir.to_owned());
         return Ok(());
     }
@@ -203,6 +234,25 @@ mod tests {
         let cells: Vec<_> =
             data.cells.iter().map(|cell| (cell.label.as_str(), cell.runs.len())).collect();
         assert_eq!(cells, [("batch 10", 2), ("batch 30", 1)]);
+    }
+
+    #[test]
+    fn runs_of_a_directory_that_cannot_be_read_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "deep/damaged", "killed"] {
+            write_run(&dir.path().join(name), 10, 1);
+        }
+        fs::write(dir.path().join("deep/damaged/summary.json"), "{").unwrap();
+        fs::remove_file(dir.path().join("killed/summary.json")).unwrap();
+        fs::create_dir(dir.path().join("killed/worker_0")).unwrap();
+        // A job beside runs is none.
+        fs::write(dir.path().join("job.toml"), "").unwrap();
+        let data = ReportData::read(dir.path()).unwrap();
+        assert_eq!(data.run_count(), 1);
+        let failures: Vec<_> =
+            data.failures.iter().map(|one| (one.id.as_str(), one.why.as_str())).collect();
+        let killed = "it has no summary.json: it is still training, was killed or diverged";
+        assert_eq!(failures, [("deep/damaged", "its summary.json is damaged"), ("killed", killed)]);
     }
 
     #[test]

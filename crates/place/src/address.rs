@@ -2,7 +2,7 @@
 //! a port.
 
 /// The host of an address and its port, if it has one. The host keeps its brackets.
-pub(crate) fn split_address(address: &str) -> (&str, Option<u16>) {
+pub fn split_address(address: &str) -> (&str, Option<u16>) {
     let split = address.rsplit_once(':').and_then(|(host, port)| {
         let is_whole = !host.contains(':') || host.starts_with('[') && host.ends_with(']');
         Some((host, port.parse().ok()?)).filter(|_| is_whole)

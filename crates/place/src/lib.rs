@@ -62,7 +62,7 @@ mod task_end;
 mod tf_config;
 mod token;
 
-pub use address::with_port;
+pub use address::{split_address, with_port};
 pub use cluster::{Cluster, Role, Task};
 pub use deploy::{KubernetesJob, ManifestKind};
 pub use emulate::{EmulateSettings, EmulatedHosts, may_create_networks};

@@ -295,8 +295,8 @@ fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> RunFileError {
     move |error| match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             RunFileError::Refused(format!(
-                "cannot write to the run directory {}: {error}; name a directory that you can \
-                 write, with --run-dir",
+                "cannot write to the directory {}: {error}; name one that you can write, with \
+                 --run-dir or, for a sweep, --sweep-dir",
                 path.display()
             ))
         }

@@ -35,6 +35,9 @@ pub enum ScoreError {
     Interrupted,
 }
 
+/// What failed if the output cannot be written.
+const OUTPUT: &str = "cannot write the predictions";
+
 impl ScoreError {
     /// For `map_err`: an I/O error while doing `what` to a file.
     pub fn at(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
@@ -46,7 +49,16 @@ impl ScoreError {
     pub(crate) fn output(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::Io { what: "cannot write the predictions".into(), source: error },
+            _ => Self::Io { what: OUTPUT.into(), source: error },
+        }
+    }
+
+    /// The same error; a failure to write the output names this file.
+    #[must_use]
+    pub fn in_file(self, path: &Path) -> Self {
+        match self {
+            Self::Io { what, source } if what == OUTPUT => Self::at("write", path)(source),
+            other => other,
         }
     }
 }

@@ -38,6 +38,13 @@ impl OutputFile {
         if path.is_dir() {
             return Err(ScoreError::Refused(format!("{} is a directory", path.display())));
         }
+        if let Some(parent) = path.parent().filter(|dir| !dir.as_os_str().is_empty())
+            && !parent.exists()
+        {
+            let (path, parent) = (path.display(), parent.display());
+            let text = format!("{path}: there is no directory {parent}; make it first");
+            return Err(ScoreError::Refused(text));
+        }
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(format!(".{}.part", std::process::id()));
@@ -133,6 +140,8 @@ mod tests {
     #[test]
     fn an_existing_file_is_replaced_only_by_force() {
         let dir = tempfile::tempdir().unwrap();
+        let nowhere = OutputFile::create(&dir.path().join("none/out.csv"), true).unwrap_err();
+        assert!(nowhere.to_string().ends_with("none; make it first"), "{nowhere}");
         let path = dir.path().join("out.csv");
         let late = OutputFile::create(&path, false).unwrap();
         fs::write(&path, "old").unwrap();

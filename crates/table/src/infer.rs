@@ -155,8 +155,8 @@ impl ColumnPlanner<'_> {
             return Ok(if place == ends[0] {
                 (place, format!("the last column, with {count} different values"))
             } else {
-                let numbers = self.last_column_of_numbers();
-                (place, format!("the first column, with {count} different values{numbers}"))
+                let last = self.why_not_last(declared);
+                (place, format!("the first column, with {count} different values{last}"))
             });
         }
         if let [name] = self.names {
@@ -165,22 +165,37 @@ impl ColumnPlanner<'_> {
                  two fields, or leave it out"
             )));
         }
-        let numbers = self.last_column_of_numbers();
+        let last = self.why_not_last(declared);
         Err(refused(format!(
             "no column is the label: declare it, as in data.columns.NAME = \"label\"; NAME is the \
-             column's name, or its number from 1{numbers}"
+             column's name, or its number from 1{last}"
         )))
     }
 
-    /// Why the last column is not the label, if it has numbers, as the end of a sentence.
-    fn last_column_of_numbers(&self) -> String {
-        match (self.names.last(), self.sample.columns.last()) {
-            (Some(name), Some(sample)) if sample.is_numeric() => format!(
-                "; if you mean {name:?}, its values are numbers: Paceline predicts classes, not \
-                 numbers"
-            ),
-            _ => String::new(),
-        }
+    /// Why the last column is not the label, as the end of a sentence; empty if the job says how to
+    /// use it, or the first rows say too little.
+    fn why_not_last(&self, declared: &[Option<&ColumnSpec>]) -> String {
+        let (Some(name), Some(sample), Some(None)) =
+            (self.names.last(), self.sample.columns.last(), declared.last())
+        else {
+            return String::new();
+        };
+        let has_many = sample.values.len() > MOST_GUESSED_CLASSES;
+        let why = if let [value] = &*sample.values.iter().collect::<Vec<_>>() {
+            let value = String::from_utf8_lossy(&value[..value.len().min(LONGEST_SHOWN)]);
+            format!("its first rows have only one value, {value:?}")
+        } else if sample.missing > 0 && !has_many && sample.present > 0 {
+            "some of its values are missing: declare it, and set data.on_bad = \"skip\" to leave \
+             such rows out"
+                .to_owned()
+        } else if sample.is_numeric() {
+            "its values are numbers: Paceline predicts classes, not numbers".to_owned()
+        } else if has_many {
+            format!("it has more than {MOST_GUESSED_CLASSES} different values")
+        } else {
+            return String::new();
+        };
+        format!("; if you mean {name:?}, {why}")
     }
 
     /// The classes 0 and 1, or -1 and 1, if the sample has no other label. They need no look at
@@ -202,7 +217,7 @@ fn doubt_about(name: &str, sample: &ColumnSample) -> Option<String> {
     if sample.has_comma_numbers() {
         return Some(
             "they look like numbers with a comma, which are not read as numbers; write 1234.5 for \
-             1,234.5"
+             1,234.5 or 1234,5"
                 .into(),
         );
     }
@@ -356,5 +371,27 @@ mod tests {
         assert!(error.contains("data.columns.NAME = \"label\""), "{error}");
         assert!(error.contains("if you mean \"b\""), "{error}");
         assert!(error.contains("predicts classes, not numbers"), "{error}");
+    }
+
+    #[test]
+    fn a_last_column_that_is_not_the_label_is_explained() {
+        let check = |last: &dyn Fn(usize) -> String, says: &str| {
+            let rows: String = (0..100).map(|row| format!("{row}.5,{}\n", last(row))).collect();
+            let error = plan(&format!("a,b\n{rows}"), &[]).unwrap_err();
+            assert!(error.ends_with(&format!("; if you mean \"b\", {says}")), "{error}");
+        };
+        check(&|_| "low".into(), "its first rows have only one value, \"low\"");
+        let gaps = |row: usize| ["no", "yes", "no", "yes", ""][row % 5].to_owned();
+        check(
+            &gaps,
+            "some of its values are missing: declare it, and set data.on_bad = \"skip\" to leave \
+             such rows out",
+        );
+        check(&|row| format!("street {}", row % 50), "it has more than 20 different values");
+        // How a declared column is used is known.
+        let rows: String = (0..100).map(|row| format!("{row}.5,{}\n", row % 2)).collect();
+        let declared = [("b", ColumnChoice::Number(ScaleChoice::Raw))];
+        let error = plan(&format!("a,b\n{rows}"), &declared).unwrap_err();
+        assert!(error.ends_with("or its number from 1"), "{error}");
     }
 }

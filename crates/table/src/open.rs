@@ -132,6 +132,8 @@ struct CachedFeaturizer {
     /// The settings and files it was learnt from.
     identity: String,
     featurizer: Featurizer,
+    /// What was decided without the job, in words; reported to every process.
+    decisions: Vec<String>,
 }
 
 /// Opens a table: decides how its columns are used, learns from the training rows what that needs,
@@ -168,23 +170,41 @@ pub fn table_featurizer(
     let version = env!("CARGO_PKG_VERSION");
     let more = format!("on_bad {:?}\nversion {version}\n", spec.on_bad);
     let identity = options + &more + &files_identity("train", &files)?;
-    if let Some(featurizer) = read_cached(&cached, &identity) {
+    if let Some(CachedFeaturizer { featurizer, decisions, .. }) = read_cached(&cached, &identity) {
+        for decision in &decisions {
+            let _ = observer.report(OpenReport::Decision(decision));
+        }
         return Ok(featurizer);
     }
-    let featurizer = learn(spec, &files, observer)?;
-    let entry = CachedFeaturizer { identity, featurizer };
+    let mut decisions = Decisions { observer, made: Vec::new() };
+    let featurizer = learn(spec, &files, &mut decisions)?;
+    let entry = CachedFeaturizer { identity, featurizer, decisions: decisions.made };
     write_cached(&cached, &entry)?;
     Ok(entry.featurizer)
 }
 
-fn read_cached(path: &Path, identity: &str) -> Option<Featurizer> {
+/// Reports decisions, and keeps them for later runs.
+struct Decisions<'o> {
+    observer: &'o mut dyn OpenObserver,
+    made: Vec<String>,
+}
+
+impl Decisions<'_> {
+    fn add(&mut self, text: String) {
+        // A request to stop takes effect at the next report of progress.
+        let _ = self.observer.report(OpenReport::Decision(&text));
+        self.made.push(text);
+    }
+}
+
+fn read_cached(path: &Path, identity: &str) -> Option<CachedFeaturizer> {
     if fs::metadata(path).ok()?.len() > MOST_CACHED_BYTES {
         return None;
     }
     let text = fs::read_to_string(path).ok()?;
     let entry: CachedFeaturizer = serde_json::from_str(&text).ok()?;
-    let checked = Featurizer::from_json(&entry.featurizer.to_json()).ok()?;
-    (entry.identity == identity).then_some(checked)
+    let featurizer = Featurizer::from_json(&entry.featurizer.to_json()).ok()?;
+    (entry.identity == identity).then_some(CachedFeaturizer { featurizer, ..entry })
 }
 
 fn write_cached(path: &Path, entry: &CachedFeaturizer) -> Result<(), DataError> {
@@ -207,20 +227,17 @@ fn write_cached(path: &Path, entry: &CachedFeaturizer) -> Result<(), DataError> 
 fn learn(
     spec: &TableSpec,
     files: &[PathBuf],
-    observer: &mut dyn OpenObserver,
+    decisions: &mut Decisions<'_>,
 ) -> Result<Featurizer, DataError> {
-    let planned = plan_columns(spec, &files[0], true, observer)?;
+    let planned = plan_columns(spec, &files[0], true, decisions.observer)?;
     let PlannedTable { format, columns, crosses, .. } = &planned;
-    for column in columns {
-        if let (ColumnChoice::Label { .. }, Some(why)) = (&column.choice, &column.why) {
-            let text = format!("the label is the column {:?} ({why})", column.name);
-            // A request to stop takes effect at the next report of progress.
-            let _ = observer.report(OpenReport::Note(&text));
+    for PlannedColumn { name, choice, why, doubt } in columns {
+        if let (ColumnChoice::Label { .. }, Some(why)) = (choice, why) {
+            decisions.add(format!("the label is the column {name:?} ({why})"));
         }
-        if let Some(doubt) = &column.doubt {
-            let text =
-                format!("warning: values of the column {:?} are codes, but {doubt}", column.name);
-            let _ = observer.report(OpenReport::Note(&text));
+        if let Some(doubt) = doubt {
+            let text = format!("warning: values of the column {name:?} are codes, but {doubt}");
+            decisions.add(text);
         }
     }
     let mut fit = Fit::new(*format, columns, spec.on_bad);
@@ -228,7 +245,7 @@ fn learn(
         let all = files.iter().map(|file| fs::metadata(file).map_or(0, |about| about.len())).sum();
         let mut done = 0;
         for file in files {
-            let mut text = open_content(file, all, &mut done, observer)?;
+            let mut text = open_content(file, all, &mut done, decisions.observer)?;
             let read = open_table_file(file, &mut text, &(*format).into())
                 .and_then(|table| fit.read(file, table));
             read.map_err(interrupted)?;
@@ -237,7 +254,7 @@ fn learn(
     let columns = fit.finish(1 << spec.bits).map_err(|error| of_file(&files[0], error))?;
     let featurizer = Featurizer::new(*format, columns, crosses.clone())?;
     if let Some(doubt) = featurizer.label_doubt() {
-        let _ = observer.report(OpenReport::Note(&format!("warning: {doubt}")));
+        decisions.add(format!("warning: {doubt}"));
     }
     Ok(if spec.number_fields { featurizer.with_number_fields() } else { featurizer })
 }

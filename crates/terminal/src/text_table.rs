@@ -165,13 +165,25 @@ fn blocks(rows: &[Vec<String>], width: usize) -> String {
         let cells: Vec<_> = row.iter().zip(&rows[0]).skip(1).collect();
         let shown = cells.iter().filter(|(cell, _)| !cell.is_empty());
         let cells: Vec<_> = shown
-            .map(|(cell, title)| format!("{title} {cell}").trim().to_owned())
+            .map(|(cell, title)| titled(title, cell).trim().to_owned())
             .map(|cell| if cell.len() + 3 > width { cell } else { cell.replace(' ', UNBROKEN) })
             .collect();
         let block = format!("{}: {}", row[0], cells.join(", "));
         text.push_str(&format!("{}\n", wrap(&block, width, "  ").replace(UNBROKEN, " ")));
     }
     text
+}
+
+/// A figure and its title, whose unit goes behind the figure: `CPU 0.21 s`.
+fn titled(title: &str, cell: &str) -> String {
+    const UNITS: [&str; 4] = ["%", "s", "ms", "MB"];
+    let is_figure = cell.ends_with(|c: char| c.is_ascii_digit());
+    match title.rsplit_once(' ') {
+        Some((name, unit)) if is_figure && UNITS.contains(&unit) => {
+            format!("{name} {cell} {unit}")
+        }
+        _ => format!("{title} {cell}"),
+    }
 }
 
 /// The columns that the widest line of a text takes.
@@ -230,7 +242,7 @@ mod tests {
         assert!(less.starts_with("task      steps  CPU s\nworker:0      7   0.21\n"), "{less}");
         assert!(less.ends_with(CUT_NOTE), "{less}");
         let blocks = fitted(&rows, &["peak MB"], Some(16));
-        assert_eq!(blocks, format!("worker:0:\n  steps 7,\n  CPU s 0.21\n{CUT_NOTE}"));
+        assert_eq!(blocks, format!("worker:0:\n  steps 7,\n  CPU 0.21 s\n{CUT_NOTE}"));
         let two = [rows.to_vec(), rows.to_vec()];
         assert_eq!(fitted_tables(&two, &drop, Some(30)).matches(CUT_NOTE).count(), 1);
     }

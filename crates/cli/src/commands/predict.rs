@@ -59,7 +59,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Failure> {
         None => run(&mut io::stdout().lock()),
         Some(path) => OutputFile::create(path, args.force).and_then(|mut file| {
             interrupt.remove_unfinished(file.part().map(Path::to_owned));
-            let counts = run(&mut file)?;
+            let counts = run(&mut file).map_err(|error| error.in_file(path))?;
             file.finish()?;
             Ok(counts)
         }),

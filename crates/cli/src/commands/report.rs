@@ -5,13 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use paceline_lab::report::IndexConfig;
-use paceline_lab::{ReportData, report as documents, sweep_plan};
+use paceline_lab::{ReportData, RunFailure, report as documents, sweep_plan};
 use paceline_record::write_whole;
 
 use super::output::print;
 use super::run_path::check_dir;
 use crate::Failure;
 use crate::cli::ReportArgs;
+use crate::progress::write_line;
 
 /// The introduction of an index, beside the index.
 const INTRODUCTION_FILE: &str = "INTRODUCTION.md";
@@ -23,9 +24,13 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
         return write_index(&args.dir, file);
     }
     let data = ReportData::read(&args.dir).map_err(Failure::at("read the runs in", &args.dir))?;
+    for RunFailure { id, why } in &data.failures {
+        write_line(&format!("warning: the report has no results of {id}: {why}"));
+    }
     if data.cells.is_empty() {
+        let complete = if data.failures.is_empty() { "" } else { "complete " };
         return Err(Failure::Usage(format!(
-            "{}: it contains no runs; a run has a summary.json",
+            "{}: it contains no {complete}runs; a run has a summary.json",
             args.dir.display()
         )));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use paceline_record::names::files;
 
 use crate::Failure;
-use crate::similar_path::did_you_mean;
+use paceline_job::did_you_mean;
 
 /// Refuses a path that is not a directory, and suggests a similar one.
 pub(super) fn check_dir(dir: &Path) -> Result<(), Failure> {

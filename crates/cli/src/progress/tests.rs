@@ -32,6 +32,11 @@ fn a_progress_line_has_step_loss_accuracy_speed_and_time_left() {
     assert_eq!(short_progress_line(&report, 50), "step 1,500, loss 0.5000, 3:00 left");
     let untested = ProgressReport { test_accuracy: None, left: None, ..report };
     assert_eq!(progress_line(&untested), "step 1,500, loss 0.5000, 1,500 examples/s");
+    // No time is left that could be read.
+    let ending = ProgressReport { left: Some(Duration::from_millis(300)), ..untested };
+    assert_eq!(progress_line(&ending), "step 1,500, loss 0.5000, 1,500 examples/s");
+    let ending = ProgressReport { examples_per_second: 1_932_196.0, ..ending };
+    assert_eq!(short_progress_line(&ending, 48), "step 1,500, loss 0.5000, 1.93 M examples/s");
 }
 
 #[test]

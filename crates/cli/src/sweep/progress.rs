@@ -35,11 +35,9 @@ impl SweepProgress {
     pub(super) fn new(quiet: bool, all: usize, before: usize) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(all as u64), bar_target());
-            let style = ProgressStyle::with_template("{wide_bar} {msg}, {elapsed}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-            bar.set_style(style.with_key("elapsed", write_elapsed));
+            // The bar itself comes with the first run.
+            bar.set_style(style("{msg}"));
             bar.set_position(before as u64);
-            bar.enable_steady_tick(TICK);
             bar
         });
         let show = Self { quiet, bar, all, before, made: 0, begun: Instant::now() };
@@ -54,6 +52,10 @@ impl SweepProgress {
             let number = self.before + self.made + 1;
             let message = format!("{number}/{}: {}{}", self.all, settings(cell), self.left());
             bar.set_message(fit_bar(&message, LEAST_BAR + ELAPSED));
+            if self.made == 0 {
+                bar.set_style(style("{wide_bar} {msg}, {elapsed}"));
+                bar.enable_steady_tick(TICK);
+            }
         }
     }
 
@@ -97,6 +99,11 @@ impl SweepProgress {
     }
 }
 
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template);
+    style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("elapsed", write_elapsed)
+}
+
 /// The end of a line, with the time left; empty if it is unknown, or less than a second.
 fn time_left(seconds: f64) -> String {
     let is_worth_a_word = seconds.is_finite() && seconds >= 1.0;
@@ -133,13 +140,4 @@ pub(super) fn settings(cell: &PlannedRun) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_left_is_told_from_a_second_on() {
-        assert_eq!([1.0, 90.0].map(time_left), [", 1 s left", ", 1:30 left"]);
-        // Before the first run ends, and in the last second.
-        assert_eq!([f64::INFINITY, f64::NAN, 0.9, 0.0].map(time_left), [""; 4]);
-    }
-}
+mod tests;

@@ -22,7 +22,7 @@ struct StopAt {
 impl OpenObserver for StopAt {
     fn report(&mut self, report: OpenReport<'_>) -> ControlFlow<()> {
         match report {
-            OpenReport::Note(text) => self.notes += text,
+            OpenReport::Note(text) | OpenReport::Decision(text) => self.notes += text,
             OpenReport::Progress(progress) => {
                 assert!(progress.share <= 1.0 && progress.share_before <= progress.share);
                 self.reports += usize::from(progress.share != self.share);

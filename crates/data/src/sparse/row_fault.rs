@@ -108,7 +108,7 @@ impl fmt::Display for RowFault {
             Self::KeyOutOfRange { key, features } => {
                 write!(f, "key {key} (from 0) is not below the number of features, {features}")
             }
-            Self::NotFinite => f.write_str("a value is infinite or not a number"),
+            Self::NotFinite => f.write_str("a value is infinite, beyond 3.4e38 or not a number"),
             Self::TooManyEntries => write!(f, "more than {MAX_ROW_ENTRIES} entries"),
             Self::LongLine => write!(f, "longer than {MAX_LINE_BYTES} bytes"),
             Self::Columns(count) => {

@@ -86,7 +86,10 @@ fn a_bad_row_is_named_or_skipped() {
     dir.file("rows.svm", "1 1:1\n\n# comment\n1 1:nan\n3 1:1\n0 2:1\n");
     let mut spec = dir.spec(SparseKind::Libsvm, "rows.svm");
     let error = open(&spec).unwrap_err().to_string();
-    assert!(error.contains("rows.svm: line 4: a value is infinite or not a number"), "{error}");
+    assert!(
+        error.contains("rows.svm: line 4: a value is infinite, beyond 3.4e38 or not a number"),
+        "{error}"
+    );
     assert!(error.contains("data.on_bad"), "{error}");
     spec.on_bad = OnBad::Skip;
     let set = open(&spec).unwrap();

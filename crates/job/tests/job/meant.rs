@@ -11,6 +11,7 @@ fn words_of_other_programs_name_what_means_the_same_here() {
         ("train.optimizer.learning_rate", "train.optimizer.rate"),
         ("train.batch_size", "train.batch"),
         ("data.label", "data.columns.NAME = \"label\""),
+        ("train.stop.accuracy", "train.stop.test_loss"),
         ("cluster.bound", "cluster.staleness"),
         ("checkpoint.every", "checkpoint.every_steps or checkpoint.every_seconds"),
     ] {
@@ -70,6 +71,39 @@ fn what_a_file_has_twice_is_named() {
     assert_eq!(twice("[train]\nbatch = 10\nbatch = 20"), [key]);
     let section = "job:3: data is there twice; remove one of them";
     assert_eq!(twice("[data]\nkind = \"digits\"\n[data]\nshuffle = true"), [section]);
+}
+
+#[test]
+fn a_value_that_is_none_says_what_to_write() {
+    for (value, says) in [
+        ("ten", "ten is not a value in TOML; text needs quotes: \"ten\""),
+        ("a/b.csv # rows", "a/b.csv is not a value in TOML; text needs quotes: \"a/b.csv\""),
+        ("True", "True is not a value in TOML; write true"),
+        ("0,1", "0,1 is not a value in TOML; a number has a point: 0.1"),
+        ("10,", "10, is not a value in TOML; leave out the comma: 10"),
+        ("", "there is no value after the ="),
+    ] {
+        let text = format!("[train]\nbatch = {value}\n");
+        assert_eq!(problems(&text, &[]), [format!("job:2: {says}")]);
+    }
+    let open = problems("name = \"x\n", &[]);
+    assert!(open[0].starts_with("job:1: invalid basic string"), "{open:?}");
+}
+
+#[test]
+fn a_value_for_a_section_names_the_key_it_is_probably_for() {
+    for (setting, member) in [
+        ("cluster=sync", "cluster.mode=sync"),
+        ("data=mnist", "data.kind=mnist"),
+        ("train.stop=epochs=3", "train.stop.epochs=3"),
+        ("train.stop=3", "train.stop.epochs=3"),
+        ("data.columns=income", "data.columns.income=label"),
+        ("checkpoint=true", "checkpoint.every_steps=1000"),
+        ("checkpoint=50", "checkpoint.every_steps=50"),
+    ] {
+        let found = problems("", &[setting]);
+        assert!(found[0].ends_with(&format!("; set {member}")), "{found:?}");
+    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn check(setting: &str, makes_it_apply: &[&str], says: &str) {
 
 #[test]
 fn every_key_that_the_run_does_not_use_is_refused_with_what_makes_it_apply() {
-    let digits = ", but data.kind is \"digits\" (default); set data.kind";
+    let digits = ", but data.kind is \"digits\" (default); correct the path, at which there is";
     let with_path =
         "with data.kind = \"mnist\", \"fashion-mnist\", \"libsvm\", \"libffm\", \"tfrecord\"";
     check("data.path=people.txt", &["data.kind=libsvm"], with_path);

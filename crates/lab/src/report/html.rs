@@ -32,7 +32,7 @@ pub fn html(data: &ReportData) -> String {
         let _ = writeln!(page, "<div class=\"charts\">\n{}</div>", group.charts.concat());
     }
     let failures = data.failures.iter().map(|run| format!("{}: {}", run.id, run.why));
-    write_list(&mut page, "Failed runs", failures);
+    write_list(&mut page, data.failures_title(), failures);
     if let Some(plan) = data.plan.as_ref().filter(|plan| !plan.job.is_empty()) {
         let _ = writeln!(page, "<h2>Job</h2>\n<pre>{}</pre>", escape(&plan.job));
     }

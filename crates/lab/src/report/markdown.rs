@@ -25,7 +25,7 @@ pub fn markdown(data: &ReportData) -> String {
         text.push_str(&section.table.to_markdown());
     }
     if !data.failures.is_empty() {
-        text.push_str("\n## Failed runs\n\n");
+        let _ = write!(text, "\n## {}\n\n", data.failures_title());
         for failure in &data.failures {
             let _ = writeln!(text, "- {}: {}", plain(&failure.id), plain(&failure.why));
         }

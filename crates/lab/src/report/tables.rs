@@ -261,7 +261,8 @@ fn run_counts(data: &ReportData) -> String {
     let mut text =
         format!("{} complete in {}", many(data.run_count(), "run"), many(data.cells.len(), "cell"));
     if !data.failures.is_empty() {
-        text.push_str(&format!(", {} failed", data.failures.len()));
+        let what = if data.plan.is_some() { "failed" } else { "without results" };
+        text.push_str(&format!(", {} {what}", data.failures.len()));
     }
     if data.missing > 0 {
         text.push_str(&format!(", {} still to run", data.missing));

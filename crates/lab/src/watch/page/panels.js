@@ -2,7 +2,16 @@
 
 import { themes } from './draw.js';
 import { names } from './names.js';
-import { firstCurve, taskName, coordinator, curve, sum, tasks, scaled } from './store.js';
+import {
+  alongside,
+  firstCurve,
+  taskName,
+  coordinator,
+  curve,
+  sum,
+  tasks,
+  scaled,
+} from './store.js';
 
 const { roles, tags, resourceTags } = names;
 // Most workers with a chart of their own, and most servers and workers that are visible in others.
@@ -32,6 +41,7 @@ function chartsOfOne(run, theme) {
     curve: curve(run, task, tags.trainLoss),
   }));
   const tested = tag => firstCurve(run, tag);
+  const ofTests = tested(tags.testAuc) ? '%' : '% of test examples';
   const accuracy = [
     ['accuracy', tags.testAccuracy, 0],
     ['AUC', tags.testAuc, 1],
@@ -61,7 +71,7 @@ function chartsOfOne(run, theme) {
         {
           id: 'accuracy',
           title: 'Test accuracy',
-          axis: '%',
+          axis: ofTests,
           unit: '%',
           most: 100,
           series: accuracy.map(([label, tag, i]) => ({
@@ -233,19 +243,23 @@ function workerGradientTag(task) {
 }
 
 function phases(run, task, theme) {
+  const series = (phase, part) => ({ label: phase, color: theme.phases[phase], curve: part });
+  const parts = names.phases.map(phase => series(phase, curve(run, task, names.phaseTags[phase])));
+  // A worker that tests records this time as a part of waiting.
+  const waiting = parts.find(part => part.label === names.wait);
+  const testing = alongside(waiting.curve, curve(run, task, tags.evaluationPercent));
+  if (takesTime(testing)) {
+    const v = waiting.curve.v.map((percent, i) => Math.max(0, percent - testing.v[i]));
+    waiting.curve = { ...waiting.curve, v };
+    parts.push(series(names.evaluation, testing));
+  }
   return {
     id: `phases-${task}`,
     title: `Phases of ${taskName(task)}`,
     axis: '% of the time',
     unit: '%',
     kind: 'stack',
-    series: names.phases
-      .map(phase => ({
-        label: phase,
-        color: theme.phases[phase],
-        curve: curve(run, task, names.phaseTags[phase]),
-      }))
-      .filter(phase => run.about.tasks.length > 1 || takesTime(phase.curve)),
+    series: parts.filter(part => run.about.tasks.length > 1 || takesTime(part.curve)),
   };
 }
 
@@ -351,7 +365,7 @@ function chartsOfSeveral(runs, theme) {
         perRun(
           'accuracy',
           'Test accuracy',
-          '%',
+          '% of test examples',
           '%',
           { most: 100, line: { dots: true, width: 2.2 } },
           run => scaled(firstCurve(run, tags.testAccuracy), 100),

@@ -113,6 +113,20 @@ export function sum(curves) {
   return { s: first.s, t: first.t, v };
 }
 
+// The values of another curve at the points of a curve, which may have begun earlier.
+export function alongside(curve, other) {
+  if (!curve?.v.length || !other?.v.length) return null;
+  const { s, t } = curve,
+    distance = (i, at) => Math.abs(other.t[i] - at);
+  let i = 0;
+  const v = t.map(at => {
+    while (i + 1 < other.t.length && distance(i + 1, at) <= distance(i, at)) i++;
+    // The points of one sample are written within milliseconds.
+    return at < other.t[0] - 0.01 ? 0 : other.v[i];
+  });
+  return { s, t, v };
+}
+
 export function scaled(curve, factor) {
   if (!curve || factor == null) return null;
   const scale = column => column?.map(x => x * factor);

@@ -92,7 +92,8 @@ function phaseKey(phases) {
 // The tasks, with the colors of their phases.
 function taskTable(run) {
   const list = run.about.summary?.tasks;
-  const seen = new Set(list ? list.flatMap(task => Object.keys(task.phases)) : names.phases);
+  const taken = task => Object.keys(task.phases).filter(phase => task.phases[phase] > 0);
+  const seen = new Set(list ? list.flatMap(taken) : names.phases);
   const known = Object.keys(names.palette.light.phases).filter(phase => seen.has(phase));
   const inOrder = [...names.phases.filter(phase => seen.has(phase)), ...known];
   return make('div', {}, phaseKey([...new Set(inOrder)]), list ? ended(list) : running(run));
@@ -101,6 +102,9 @@ function taskTable(run) {
 // The tasks of a run that has ended.
 function ended(list) {
   const staleness = list.some(task => task.staleness_mean != null);
+  // A process alone exchanges nothing, and few runs drop gradients.
+  const some = field => list.some(task => task[field] > 0);
+  const [exchanged, dropped] = [some('received_bytes') || some('sent_bytes'), some('dropped')];
   const titles = [
     'Task',
     'Steps',
@@ -108,9 +112,8 @@ function ended(list) {
     'Phases',
     'CPU',
     'Peak memory',
-    'Received',
-    'Sent',
-    'Dropped',
+    ...(exchanged ? ['Received', 'Sent'] : []),
+    ...(dropped ? ['Dropped gradients'] : []),
     ...(staleness ? ['Staleness'] : []),
   ];
   return wide(
@@ -132,9 +135,9 @@ function ended(list) {
             make('td', { class: 'left' }, phaseBar(Object.entries(task.phases))),
             make('td', {}, duration(task.cpu_seconds)),
             make('td', {}, bytes(task.peak_pss_bytes ?? task.peak_rss_bytes)),
-            make('td', {}, bytes(task.received_bytes)),
-            make('td', {}, bytes(task.sent_bytes)),
-            make('td', {}, grouped(task.dropped)),
+            exchanged ? make('td', {}, bytes(task.received_bytes)) : null,
+            exchanged ? make('td', {}, bytes(task.sent_bytes)) : null,
+            dropped ? make('td', {}, grouped(task.dropped)) : null,
             staleness
               ? make(
                   'td',

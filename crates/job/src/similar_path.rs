@@ -7,7 +7,7 @@ const LEAST_LIKENESS: f64 = 0.7;
 
 /// The path beside `path` with the most similar name, as text to add to an error; empty if none is
 /// similar. `is_candidate` says which paths can be meant.
-pub(crate) fn did_you_mean(path: &Path, is_candidate: fn(&Path) -> bool) -> String {
+pub fn did_you_mean(path: &Path, is_candidate: fn(&Path) -> bool) -> String {
     match similar_path(path, is_candidate) {
         Some(near) => format!(" (did you mean {near}?)"),
         None => String::new(),
