@@ -291,7 +291,7 @@ fn another_user_of_the_machine_cannot_read_the_page() {
     // Only the administrator can act as another user.
     if own == 0 {
         let refused = page_for(65_534, address);
-        assert_says(&refused, &["HTTP/1.1 403 Forbidden", "only the user who started"]);
+        assert_says(&refused, &["HTTP/1.1 403 Forbidden", "only for the user who started it"]);
     }
 }
 

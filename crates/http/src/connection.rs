@@ -75,7 +75,7 @@ fn serve_requests(stream: &mut TcpStream, open: &OpenConnection) -> io::Result<(
 
 /// The answer to another user of the machine.
 fn other_user() -> Response {
-    let text = "only the user who started this server may read it, unless it has a token\n";
+    let text = "this page is only for the user who started it; others need a token\n";
     Response::text(403, text)
 }
 
