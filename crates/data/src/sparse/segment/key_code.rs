@@ -17,8 +17,6 @@
 //! No part depends on the one before it, so several are read at a time and no branch depends on
 //! the data. Gaps between keys would save a few bits, but each has to wait for the key before it.
 
-use std::fmt;
-
 /// The most popular keys that a cache lists: a table that stays in the processor's first cache.
 pub(crate) const MAX_POPULAR: usize = 1 << PLACE_BITS;
 
@@ -35,7 +33,7 @@ const SAMPLE_ENTRIES: usize = 1 << 18;
 const MIN_COUNT: usize = 3;
 
 /// The popular keys of a cache.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct KeyCode {
     /// The popular keys, ascending; zeros after the last.
     pub(super) table: Box<[u32; MAX_POPULAR]>,
@@ -65,12 +63,6 @@ impl KeyCode {
     /// The popular keys, ascending.
     pub(crate) fn popular(&self) -> &[u32] {
         &self.table[..self.count]
-    }
-}
-
-impl fmt::Debug for KeyCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyCode").field("count", &self.count).finish_non_exhaustive()
     }
 }
 
