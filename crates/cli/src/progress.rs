@@ -59,14 +59,14 @@ fn progress_line(report: &ProgressReport) -> String {
 /// The same beside a bar, in this many columns together: without what does not fit.
 fn short_progress_line(report: &ProgressReport, width: usize) -> String {
     let mut parts = progress_parts(report);
+    let has_time = parts.last().is_some_and(|part| part.ends_with(" left"));
     if parts.join(", ").chars().count() + LEAST_BAR + 1 > width {
-        let has_time = parts.last().is_some_and(|part| part.ends_with(" left"));
         let at = parts.len() - 1 - usize::from(has_time);
         parts[at] = format!("{} examples/s", short_number(report.examples_per_second));
     }
     while parts.len() > 1 && parts.join(", ").chars().count() + LEAST_BAR + 1 > width {
         // The step comes first, and the time left last; the speed before it matters least.
-        let at = if parts.len() > 2 { parts.len() - 2 } else { 1 };
+        let at = parts.len() - 1 - usize::from(has_time && parts.len() > 2);
         parts.remove(at);
     }
     parts.join(", ")

@@ -355,6 +355,9 @@ fn member_for(section: &str, value: &DeValue<'_>) -> String {
         ("checkpoint", DeValue::Boolean(true)) => {
             return "; set checkpoint.every_steps=1000".into();
         }
+        ("observe.trace", DeValue::Boolean(true)) => {
+            return "; set observe.trace={from=100, steps=10}".into();
+        }
         ("train.stop", DeValue::Integer(_)) => "train.stop.epochs".to_owned(),
         _ => return String::new(),
     };

@@ -35,6 +35,9 @@ fn a_progress_line_has_step_loss_accuracy_speed_and_time_left() {
     // No time is left that could be read.
     let ending = ProgressReport { left: Some(Duration::from_millis(300)), ..untested };
     assert_eq!(progress_line(&ending), "step 1,500, loss 0.5000, 1,500 examples/s");
+    let tested = ProgressReport { test_accuracy: Some(0.9), ..ending };
+    let without_speed = "step 1,500, loss 0.5000, accuracy 90.00 %";
+    assert_eq!(short_progress_line(&tested, 50), without_speed);
     let ending = ProgressReport { examples_per_second: 1_932_196.0, ..ending };
     assert_eq!(short_progress_line(&ending, 48), "step 1,500, loss 0.5000, 1.93 M examples/s");
 }

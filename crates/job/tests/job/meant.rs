@@ -100,6 +100,7 @@ fn a_value_for_a_section_names_the_key_it_is_probably_for() {
         ("data.columns=income", "data.columns.income=label"),
         ("checkpoint=true", "checkpoint.every_steps=1000"),
         ("checkpoint=50", "checkpoint.every_steps=50"),
+        ("observe.trace=true", "observe.trace={from=100, steps=10}"),
     ] {
         let found = problems("", &[setting]);
         assert!(found[0].ends_with(&format!("; set {member}")), "{found:?}");

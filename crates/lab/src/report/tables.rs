@@ -31,9 +31,11 @@ pub(super) fn all_tables(data: &ReportData) -> Vec<TableSection> {
         section("What limited the runs", "", verdicts(data)),
         section("Steps and resources", RESOURCES_NOTE, results(data, is_other)),
     ];
-    if data.cells.iter().any(has_keys) {
-        let at = sections.len() - 1;
-        sections.insert(at, section("Keys and entries", SPARSE_NOTE, results(data, is_sparse)));
+    // Dense models have neither.
+    let sparse: Vec<Cell> = data.cells.iter().filter(|cell| has_keys(cell)).cloned().collect();
+    if !sparse.is_empty() {
+        let (at, sparse) = (sections.len() - 1, ReportData { cells: sparse, ..data.clone() });
+        sections.insert(at, section("Keys and entries", SPARSE_NOTE, results(&sparse, is_sparse)));
     }
     sections.retain(|section| section.title == "Results" || !section.table.rows.is_empty());
     sections
@@ -272,7 +274,10 @@ fn run_counts(data: &ReportData) -> String {
 
 #[cfg(test)]
 mod tests {
+    use paceline_record::StoredSummary;
+
     use super::*;
+    use crate::run::Run;
 
     #[test]
     fn ratios_of_times_and_rates_say_faster_or_slower() {
@@ -298,6 +303,22 @@ mod tests {
         let settings = vec![("data.path".to_owned(), "/a/b/flowers.csv".to_owned())];
         let cell = Cell { settings, ..Cell::default() };
         assert_eq!(shown_setting(&cell, "data.path"), "flowers.csv");
+    }
+
+    #[test]
+    fn only_cells_of_sparse_models_are_in_the_table_of_keys() {
+        let cell = |batch: u64, more: &str| {
+            let text = format!(r#"{{"mode": "single", "batch": {batch}, "seconds": 2{more}}}"#);
+            let summary = StoredSummary::parse(&text).unwrap();
+            let settings = vec![("train.batch".to_owned(), batch.to_string())];
+            Cell { settings, runs: vec![Run { summary, ..Run::default() }], ..Cell::default() }
+        };
+        let tasks = r#", "tasks": [{"task": "worker:0", "steps": 3, "keys": 30}]"#;
+        let cells = vec![cell(10, ""), cell(60, tasks)];
+        let sections = all_tables(&ReportData { cells, ..ReportData::default() });
+        let keys = sections.iter().find(|section| section.title == "Keys and entries").unwrap();
+        let rows = &keys.table.rows;
+        assert!(rows.len() == 1 && rows[0].contains(&"60".to_owned()), "{rows:?}");
     }
 
     #[test]
