@@ -29,6 +29,9 @@ impl RawJob {
             let unused = resolved.unused().into_iter().map(|(_, problem)| problem);
             unused.chain(resolved.contradicted()).collect()
         })?;
+        if let Some(problem) = self.resolve().idle_factors(&plan) {
+            return Err(problem.into());
+        }
         if let Some(planes) = plan.data.kind.planes() {
             self.check_factors(&plan, planes, plan.data.kind.classes())?;
         }

@@ -167,6 +167,9 @@ impl JobChecker<'_> {
     fn required(&mut self, index: usize, kind: &str, name: &str) -> usize {
         let path = format!("{LAYERS}.{index}.{name}");
         if !self.job.entries.contains_key(&path) {
+            if self.problems.iter().any(|problem| problem.message.starts_with(&path)) {
+                return 1; // It is set, but to a value that no key accepts.
+            }
             let message = format!("{LAYERS}.{index} ({kind}) has no {name}, which it needs");
             let origin = self.job.origin_of_layer(index);
             self.problems.push(Problem { origin, message });

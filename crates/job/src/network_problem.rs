@@ -75,6 +75,23 @@ impl RawJob {
         Err(self.resolve().problem("cluster.factors", message))
     }
 
+    /// Why `cluster.factors` would have no effect, if the job sets it for a network without dense
+    /// layers.
+    pub(super) fn idle_factors(&self, plan: &Plan) -> Option<Problem> {
+        let path = "cluster.factors";
+        let value = &self.entries.get(path).filter(|entry| entry.is_set())?.value;
+        let ModelKind::Network(network) = &plan.model else { return None };
+        let mut layers = network.layers().iter();
+        if layers.any(|planned| matches!(planned.layer.kind, LayerKind::Dense { .. })) {
+            return None;
+        }
+        let message = format!(
+            "is {value}, but the network has no dense layer, and only the gradient of a dense \
+             layer has factors; leave {path} out"
+        );
+        Some(self.problem(path, message))
+    }
+
     /// The origin of a layer: that of its kind, or of any of its keys.
     pub(super) fn origin_of_layer(&self, layer: usize) -> SettingOrigin {
         let own = format!("{LAYERS}.{layer}.");

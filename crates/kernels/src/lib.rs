@@ -25,6 +25,7 @@
 mod aligned;
 mod bf16;
 mod bits;
+mod cross_entropy;
 mod dense;
 mod elementwise;
 mod exp;
@@ -39,7 +40,10 @@ pub mod pack;
 pub mod panels;
 mod patch_view;
 mod patches;
+mod plane_conv;
+mod plane_pool;
 mod prefetch;
+mod relu;
 mod tanh;
 pub mod tile;
 pub mod vectors;
@@ -47,6 +51,9 @@ pub mod winograd;
 
 pub use aligned::AlignedBuffer;
 pub use bf16::{bf16_add, bf16_decode, bf16_encode, bf16_encode_change};
+pub use cross_entropy::{
+    TOGETHER, score_of, softmax_cross_entropy, subtract_highest, weighted_cross_entropy,
+};
 pub use dense::{
     dense_backward_bias, dense_backward_inputs, dense_backward_weights, dense_forward,
 };
@@ -61,5 +68,8 @@ pub use output_mode::OutputMode;
 pub use own_lines::OwnLines;
 pub use patch_view::{PATCH, PatchView};
 pub use patches::{PATCH_BLOCK, PatchScratch, patches_backward, patches_forward};
+pub use plane_conv::{PLANE_WIDTH, PlaneConv};
+pub use plane_pool::PlanePool;
 pub use prefetch::prefetch;
+pub use relu::{relu, relu_gradient};
 pub use tanh::tanh;

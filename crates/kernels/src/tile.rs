@@ -3,9 +3,9 @@
 //! A tile is a few rows by a few vectors of a product, whose sums stay in registers while the
 //! common index runs. Six rows of two vectors give twelve sums: enough to keep two multiply-add
 //! units busy, and few enough to leave registers for the operands. A processor with 32 registers
-//! takes rows of four. The left matrix is read in place, one value at a time, so that an image
-//! need not be copied for each position of a kernel; the right one is packed into panels
-//! (`panels.rs`).
+//! takes rows of four. Where a row is a single vector, twelve rows do the same. The left matrix is
+//! read in place, one value at a time, so that an image need not be copied for each position of a
+//! kernel; the right one is packed into panels (`panels.rs`).
 
 use pulp::{Simd, WithSimd};
 
@@ -15,6 +15,8 @@ use crate::vectors::vectors;
 
 /// The most rows of a tile.
 pub const ROWS: usize = 6;
+/// The most rows of a tile whose rows are single vectors.
+pub const TALL_ROWS: usize = 2 * ROWS;
 /// The most columns of a tile on any processor.
 pub const WIDEST: usize = 64;
 
@@ -56,6 +58,26 @@ fn run_rows<S: Simd, const V: usize>(simd: S, rows: usize, work: impl TileWork<S
     }
 }
 
+/// The most rows of a tile of `width` columns.
+#[inline(always)]
+pub fn most_rows<S: Simd>(width: usize) -> usize {
+    if width == S::F32_LANES { TALL_ROWS } else { ROWS }
+}
+
+/// As [`run_tile`], of at most [`most_rows`] rows.
+#[inline(always)]
+pub fn run_tall_tile<S: Simd>(simd: S, rows: usize, width: usize, work: impl TileWork<S>) {
+    match rows {
+        ..=ROWS => run_tile(simd, rows, width, work),
+        7 => work.run::<7, 1>(simd),
+        8 => work.run::<8, 1>(simd),
+        9 => work.run::<9, 1>(simd),
+        10 => work.run::<10, 1>(simd),
+        11 => work.run::<11, 1>(simd),
+        _ => work.run::<TALL_ROWS, 1>(simd),
+    }
+}
+
 /// The rows of a tile.
 #[derive(Clone, Copy, Debug)]
 pub struct TileRows {
@@ -68,7 +90,13 @@ pub struct TileRows {
 /// Cuts `count` rows into tiles of at most [`ROWS`], as evenly as possible: small tiles are slow.
 #[inline(always)]
 pub fn tiles(count: usize) -> impl Iterator<Item = TileRows> {
-    let number = count.div_ceil(ROWS);
+    tiles_of(ROWS, count)
+}
+
+/// As [`tiles`], of at most `most` rows.
+#[inline(always)]
+pub fn tiles_of(most: usize, count: usize) -> impl Iterator<Item = TileRows> {
+    let number = count.div_ceil(most);
     let (least, larger) = (count / number.max(1), count % number.max(1));
     (0..number).map(move |tile| {
         let first = tile * least + tile.min(larger);
@@ -91,11 +119,11 @@ pub type RowStart = (usize, usize);
 /// Finds the places of rows, for a whole tile in one call; a closure from row to place does.
 pub trait FindRows {
     /// Writes the places of the rows of a tile.
-    fn find(&self, tile: TileRows, places: &mut [RowStart; ROWS]);
+    fn find(&self, tile: TileRows, places: &mut [RowStart; TALL_ROWS]);
 }
 
 impl<F: Fn(usize) -> RowStart> FindRows for F {
-    fn find(&self, tile: TileRows, places: &mut [RowStart; ROWS]) {
+    fn find(&self, tile: TileRows, places: &mut [RowStart; TALL_ROWS]) {
         for (place, row) in places.iter_mut().zip(tile.first..tile.first + tile.count) {
             *place = self(row);
         }
@@ -146,12 +174,12 @@ impl WithSimd for RowsTimesPanel<'_> {
         let mut start = [0.0; WIDEST];
         let known = self.used.min(self.start.len());
         start[..known].copy_from_slice(&self.start[..known]);
-        let mut places = [(0, 0); ROWS];
-        for rows in tiles(self.count) {
+        let mut places = [(0, 0); TALL_ROWS];
+        let width = self.panel.width;
+        for rows in tiles_of(most_rows::<S>(width), self.count) {
             self.place.find(rows, &mut places);
             let tile = PanelTile { product: &mut self, start: &start, places: &places };
-            let width = tile.product.panel.width;
-            run_tile(simd, rows.count, width, tile);
+            run_tall_tile(simd, rows.count, width, tile);
         }
     }
 }
@@ -160,7 +188,7 @@ impl WithSimd for RowsTimesPanel<'_> {
 struct PanelTile<'a, 'b> {
     product: &'a mut RowsTimesPanel<'b>,
     start: &'a [f32; WIDEST],
-    places: &'a [RowStart; ROWS],
+    places: &'a [RowStart; TALL_ROWS],
 }
 
 impl<S: Simd> TileWork<S> for PanelTile<'_, '_> {

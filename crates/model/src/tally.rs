@@ -1,5 +1,6 @@
 //! The quality of a model, counted over any number of batches.
 
+use crate::kernels::score_of;
 use crate::ranking::Ranking;
 
 /// Counts over the examples seen so far. Sums are `f64`, so that their order hardly matters.
@@ -191,20 +192,6 @@ impl Tally {
             auc: two_class.and_then(|two| two.ranking.auc()),
         }
     }
-}
-
-/// The score of an example's class.
-///
-/// # Panics
-/// If the label is not below the number of scores.
-#[inline]
-pub(crate) fn score_of(scores: &[f32], label: u32) -> f32 {
-    scores.get(label as usize).copied().unwrap_or_else(|| no_such_class(label, scores.len()))
-}
-
-#[cold]
-fn no_such_class(label: u32, classes: usize) -> ! {
-    panic!("label {label}, but there are scores for {classes} classes")
 }
 
 #[cfg(test)]

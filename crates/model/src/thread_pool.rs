@@ -10,6 +10,9 @@ use rayon::prelude::*;
 /// How the names of threads that compute in the caller's place begin.
 pub const POOL_THREADS: &str = "model-";
 
+/// The least number of shares of each thread, if there are as many pieces.
+const SHARES: usize = 8;
+
 /// A fixed number of threads.
 pub(crate) struct ThreadPool {
     /// `None` if the caller's thread is the only one.
@@ -95,11 +98,19 @@ impl ThreadPool {
     }
 }
 
+/// Pieces that are handed out together: few enough to keep all threads busy to the end, and enough
+/// for the handing out to cost little next to small pieces.
+fn together(pieces: usize) -> usize {
+    (pieces / (SHARES * rayon::current_num_threads())).max(1)
+}
+
 // These two take the work by reference, so that the code of a parallel loop is compiled once, not
 // for each caller.
 
 fn share_pieces(whole: &mut [f32], piece: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-    let pieces = whole.par_chunks_mut(piece).enumerate().with_max_len(1);
+    let pieces = whole.par_chunks_mut(piece).enumerate();
+    let most = together(pieces.len());
+    let pieces = pieces.with_max_len(most);
     pieces.for_each(|(index, piece)| work(index, piece));
 }
 
@@ -108,6 +119,8 @@ type PairWork<'a> = dyn Fn(usize, &mut [f32], &mut [f32]) + Sync + 'a;
 fn share_pairs(first: Pieces<'_>, second: Pieces<'_>, work: &PairWork<'_>) {
     let seconds = second.whole.par_chunks_mut(second.piece);
     let pairs = first.whole.par_chunks_mut(first.piece).zip(seconds);
-    let pairs = pairs.enumerate().with_max_len(1);
+    let pairs = pairs.enumerate();
+    let most = together(pairs.len());
+    let pairs = pairs.with_max_len(most);
     pairs.for_each(|(index, (first, second))| work(index, first, second));
 }

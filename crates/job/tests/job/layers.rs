@@ -46,6 +46,16 @@ fn architecture(job: &RawJob) -> Architecture {
     job.check_network(&plan, planes, plan.data.kind.classes()).unwrap().unwrap()
 }
 
+#[test]
+fn a_size_beyond_all_numbers_is_one_problem() {
+    check_layers(
+        r#"{ kind = "flatten" },
+{ kind = "dense", size = 9223372036854775808 }"#,
+        "job:5: model.layers.1.size 9223372036854775808 is out of range: whole numbers end at \
+         9223372036854775807",
+    );
+}
+
 const PERCEPTRON: &str = r#"[model]
 kind = "network"
 layers = [{ kind = "flatten" },

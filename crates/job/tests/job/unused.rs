@@ -341,6 +341,25 @@ fn a_sparse_model_that_shall_be_rounded_names_only_a_remedy_that_it_has() {
 }
 
 #[test]
+fn factors_of_a_network_without_dense_layers_are_refused() {
+    let layers = "[{kind=\"conv\", channels=10, size=28}, {kind=\"flatten\"}]";
+    let layers = format!("model.layers={layers}");
+    let of =
+        |more: &[&str]| problems(&job("", &[&[&*layers, "cluster.mode=mirrored"], more].concat()));
+    assert_eq!(of(&[]), "");
+    for choice in ["always", "never"] {
+        assert_eq!(
+            of(&[&format!("cluster.factors={choice}")]),
+            format!(
+                "--set cluster.factors={choice}: cluster.factors is \"{choice}\", but the network \
+                 has no dense layer, and only the gradient of a dense layer has factors; leave \
+                 cluster.factors out"
+            )
+        );
+    }
+}
+
+#[test]
 fn factors_of_a_batch_in_several_blocks_are_refused_with_the_largest_batch() {
     let refused = |batch: &str| {
         let factors = ["cluster.mode=mirrored", "cluster.factors=always", "model.kind=lenet"];

@@ -1,11 +1,7 @@
 //! Activations: ReLU and tanh, value by value, in place.
 
 use super::layer_op::ElementwiseLayer;
-use crate::kernels::{each, tanh};
-
-/// Values that are copied before they are changed. Where a value is kept or zeroed in its place,
-/// the compiler stores parts of vectors, which is many times slower than to store whole ones.
-const COPIED: usize = 512;
+use crate::kernels::{each, relu, relu_gradient, tanh};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activation {
@@ -16,68 +12,18 @@ pub(crate) enum Activation {
 impl ElementwiseLayer for Activation {
     fn forward(&self, _: Option<u64>, y: &mut [f32]) {
         match self {
-            Activation::Relu => each(
-                #[inline(always)]
-                || relu(y),
-            ),
+            Activation::Relu => relu(y),
             Activation::Tanh => tanh(y),
         }
     }
 
     fn input_gradient(&self, _: Option<u64>, y: &[f32], dy: &mut [f32]) {
         match self {
-            Activation::Relu => each(
-                #[inline(always)]
-                || relu_gradient(y, dy),
-            ),
+            Activation::Relu => relu_gradient(y, dy),
             Activation::Tanh => each(
                 #[inline(always)]
                 || dy.iter_mut().zip(y).for_each(|(dy, y)| *dy *= 1.0 - y * y),
             ),
-        }
-    }
-}
-
-/// NaN stays NaN.
-#[inline(always)]
-fn relu(y: &mut [f32]) {
-    let mut copied = [0.0; COPIED];
-    for y in y.chunks_mut(COPIED) {
-        let copied = &mut copied[..y.len()];
-        copied.copy_from_slice(y);
-        y.iter_mut().zip(&*copied).for_each(|(y, x)| *y = if *x < 0.0 { 0.0 } else { *x });
-    }
-}
-
-#[inline(always)]
-fn relu_gradient(y: &[f32], dy: &mut [f32]) {
-    let mut copied = [0.0; COPIED];
-    for (y, dy) in y.chunks(COPIED).zip(dy.chunks_mut(COPIED)) {
-        let copied = &mut copied[..dy.len()];
-        copied.copy_from_slice(dy);
-        for ((dy, before), y) in dy.iter_mut().zip(&*copied).zip(y) {
-            *dy = if *y > 0.0 { *before } else { 0.0 };
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn relu_zeroes_what_is_negative_and_keeps_nan() {
-        // Longer than what is copied at a time.
-        let len = 2 * COPIED + 3;
-        let mut y: Vec<f32> = (0..len).map(|i| i as f32 - COPIED as f32).collect();
-        (y[0], y[len - 1]) = (f32::NAN, -f32::NAN);
-        let mut dy = vec![1.0; len];
-        Activation::Relu.forward(None, &mut y);
-        Activation::Relu.input_gradient(None, &y, &mut dy);
-        assert!(y[0].is_nan() && y[len - 1].is_nan());
-        for i in 1..len - 1 {
-            let kept = i.saturating_sub(COPIED) as f32;
-            assert_eq!((y[i], dy[i]), (kept, if kept > 0.0 { 1.0 } else { 0.0 }), "{i}");
         }
     }
 }

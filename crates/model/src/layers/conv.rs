@@ -27,6 +27,9 @@ pub(crate) struct Conv {
     pub(super) kernel: [usize; 2],
     pub(super) stride: [usize; 2],
     pub(super) pixels: Vec<ConvPixel>,
+    /// The same pixels, column by column within each slab: what the kernel covers at neighbours in
+    /// a column is in different rows, so no tile reads what has just been written.
+    by_column: Vec<ConvPixel>,
     /// Output pixels that are processed together.
     slab: usize,
     /// The part that the kernel covers as contiguous runs, in groups of at most [`DEPTH`].
@@ -64,10 +67,16 @@ impl Conv {
         let slab_rows = (SLAB / (stride[0] * from.row())).saturating_sub(kernel[0]).max(1);
         let slabs = height.div_ceil(slab_rows);
         let outputs = Panels::new(kernel[0] * run, to.shape.channels);
+        let slab = height.div_ceil(slabs);
+        let by_column = (0..height).step_by(slab).flat_map(|first| {
+            let rows = first..(first + slab).min(height);
+            (0..width).flat_map(move |x| rows.clone().map(move |y| (y, x)))
+        });
         Self {
+            by_column: by_column.map(|(y, x)| place(y, x)).collect(),
             spills: outputs.count() == 1 && to.border == [0; 2],
             pixels: (0..height * width).map(|pixel| place(pixel / width, pixel % width)).collect(),
-            slab: height.div_ceil(slabs) * width,
+            slab: slab * width,
             groups: groups(kernel[0], run, from.row()),
             outputs,
             taps: Panels::new(to.shape.channels, run),
@@ -156,7 +165,7 @@ impl Conv {
 
     fn input_gradient_image(&self, packed: &[f32], dy: &[f32], dx: &mut [f32]) {
         dx.fill(0.0);
-        for pixels in self.pixels.chunks(self.slab) {
+        for pixels in self.by_column.chunks(self.slab) {
             for y in 0..self.kernel[0] {
                 let packed = &packed[y * self.taps.len()..][..self.taps.len()];
                 for panel in self.taps.iter() {

@@ -8,7 +8,7 @@ use super::conv::{Conv, divided};
 use crate::kernels::OutputMode;
 use crate::kernels::panels::{Panel, Panels};
 use crate::kernels::tile::{
-    ROWS, TileRows, TileWork, add_outer, add_packed, run_tile, tiles, write_sums,
+    ROWS, TileRows, TileWork, add_outer, add_packed, most_rows, run_tall_tile, tiles_of, write_sums,
 };
 
 /// The most rows of a task.
@@ -80,6 +80,7 @@ impl ConvSums<'_> {
     #[inline(always)]
     fn pack_covered(&self, area: Area, covered: &mut [f32]) {
         self.all_tiles(
+            ROWS,
             #[inline(always)]
             |row: usize, size, at| {
                 let to = &mut covered[row * PIXELS..];
@@ -119,28 +120,29 @@ impl ConvSums<'_> {
         let stored = self.conv.outputs.stored_columns();
         let sums = std::mem::take(&mut self.sums);
         self.all_tiles(
+            if covered.is_none() { most_rows::<S>(panel.width) } else { ROWS },
             #[inline(always)]
             |row: usize, size, at| {
                 let sums = &mut sums[row * stored + panel.column..];
                 let left = covered.map(|covered| &covered[row * PIXELS..]);
                 let tile = SumTile { task: self, area, left, at, right: packed, out: sums };
-                run_tile(simd, size, panel.width, tile);
+                run_tall_tile(simd, size, panel.width, tile);
             },
         );
         self.sums = sums;
     }
 
     /// Calls `work` for every tile with its first row, counted from the task's first, the number
-    /// of rows, and their offset in the part that the kernel covers.
+    /// of rows, at most `most`, and their offset in the part that the kernel covers.
     #[inline(always)]
-    fn all_tiles(&self, mut work: impl FnMut(usize, usize, usize)) {
+    fn all_tiles(&self, most: usize, mut work: impl FnMut(usize, usize, usize)) {
         let run = self.conv.run();
         let (mut row, last) = (self.first, self.first + self.rows);
         while row < last {
             // A tile must not reach over the end of a row of the kernel.
             let (kernel_row, within) = divided(row, run);
             let len = (run - within).min(last - row);
-            for TileRows { first: tile, count: size } in tiles(len) {
+            for TileRows { first: tile, count: size } in tiles_of(most, len) {
                 let at = kernel_row * self.conv.from.row() + within + tile;
                 work(row - self.first + tile, size, at);
             }

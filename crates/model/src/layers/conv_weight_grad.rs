@@ -15,7 +15,7 @@ use crate::kernels::OutputMode;
 use crate::kernels::each;
 use crate::kernels::pack::copy_row;
 use crate::kernels::panels::Panels;
-use crate::thread_pool::ThreadPool;
+use crate::thread_pool::{Pieces, ThreadPool};
 
 /// The intended number of tasks. If there are too few rows for them, examples form groups.
 const TASKS: usize = 8;
@@ -71,11 +71,18 @@ impl Conv {
         let group = cut.blocks * cut.rows * stored;
         let panels = self.panels();
         let (packed, rest) = pass.scratch.split_at_mut(pass.count * panels.len());
-        pass.pool.for_each_piece(packed, panels.len(), |example, packed| {
-            let dy = &dy[example * self.to.len()..][..self.to.len()];
-            panels.vectors().dispatch(PackOutputGrad { conv: self, panels, dy, packed });
-        });
-        let (dy_packed, (sums, rest)) = (&*packed, rest.split_at_mut(cut.groups * group));
+        let (sums, rest) = rest.split_at_mut(cut.groups * group);
+        let parts = &mut rest[..pass.count * outputs];
+        pass.pool.for_each_pair(
+            Pieces { whole: &mut *packed, piece: panels.len() },
+            Pieces { whole: &mut *parts, piece: outputs },
+            |example, packed, part| {
+                let dy = &dy[example * self.to.len()..][..self.to.len()];
+                panels.vectors().dispatch(PackOutputGrad { conv: self, panels, dy, packed });
+                self.sum_of_pixels(dy, part);
+            },
+        );
+        let dy_packed = &*packed;
         pass.pool.for_each_piece(sums, cut.rows * stored, |task, sums| {
             let (group, block) = divided(task, cut.blocks);
             let first = block * cut.rows;
@@ -105,8 +112,7 @@ impl Conv {
                 mode = OutputMode::Add;
             }
         });
-        let parts = &mut rest[..pass.count * outputs];
-        self.bias_gradient(pass.pool, dy, parts, mode, bias);
+        add_parts(parts, mode, bias);
     }
 
     /// Computes the gradient by the bias, with a part of the sum for each example.
@@ -120,15 +126,17 @@ impl Conv {
     ) {
         let outputs = self.to.shape.channels;
         pool.for_each_piece(parts, outputs, |example, part| {
-            each(
-                #[inline(always)]
-                || self.sum_pixels(&dy[example * self.to.len()..][..self.to.len()], part),
-            );
+            self.sum_of_pixels(&dy[example * self.to.len()..][..self.to.len()], part);
         });
-        mode.prepare(bias);
-        for part in parts.chunks_exact(outputs) {
-            bias.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
-        }
+        add_parts(parts, mode, bias);
+    }
+
+    /// An example's part of the gradient by the bias.
+    fn sum_of_pixels(&self, dy: &[f32], part: &mut [f32]) {
+        each(
+            #[inline(always)]
+            || self.sum_pixels(dy, part),
+        );
     }
 
     /// Writes the gradient of some outputs' weights, from output `first` on, in the weights' order.
@@ -175,6 +183,14 @@ impl Conv {
             }
         }
         part.copy_from_slice(&sums);
+    }
+}
+
+/// Adds the parts of all examples.
+fn add_parts(parts: &[f32], mode: OutputMode, bias: &mut [f32]) {
+    mode.prepare(bias);
+    for part in parts.chunks_exact(bias.len()) {
+        bias.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
     }
 }
 

@@ -10,22 +10,24 @@ use super::layer_op::{BackwardInputs, BufferedLayer, FactorScratch, LayerPass};
 use crate::kernels::OutputMode;
 use crate::kernels::pack::pack_panels;
 use crate::kernels::panels::Panels;
-use crate::kernels::tile::{MemoryRun, RowsTimesPanel};
+use crate::kernels::tile::{MemoryRun, ROWS, RowsTimesPanel};
 use crate::kernels::{OUTER_ROWS, OutputGrad, add_scaled, dense_backward_bias, outer_rows, scale};
 use crate::layered::{FactorSizes, WeightedFactors};
 use crate::thread_pool::{Pieces, ThreadPool};
 
-/// Rows of weights, one for each output, of a task.
-const TASK_ROWS: usize = OUTER_ROWS;
+/// The least number of tasks of a pass, if the layer has as many tiles.
+const TASKS: usize = 4;
 /// Tasks for each thread whose gradient is computed before it is emitted: enough to keep threads
 /// busy, and few enough for the gradient to stay in the last-level cache.
 const TASKS_AT_A_TIME: usize = 2;
 /// Inputs that the tiles use together in the forward pass: packed examples of this many inputs
 /// stay in the first-level cache.
 const DEPTH: usize = 128;
-/// Inputs of a task in the backward pass: a page of each row, so that the address of a page is
-/// translated once.
+/// The most inputs of a task in the backward pass: a page of each row, so that the address of a
+/// page is translated once.
 const TASK_COLUMNS: usize = 1024;
+/// Numbers of a cache line.
+const CACHE_LINE: usize = 16;
 /// Outputs whose weights are packed together in the backward pass.
 const PACKED_ROWS: usize = 32;
 
@@ -38,6 +40,22 @@ pub(crate) struct Dense {
 impl Dense {
     pub(crate) fn new(inputs: usize, outputs: usize) -> Self {
         Self { inputs, outputs }
+    }
+
+    /// Rows of weights, one for each output, of a task.
+    fn task_rows(&self) -> usize {
+        self.outputs.div_ceil(TASKS).next_multiple_of(ROWS).min(OUTER_ROWS)
+    }
+
+    /// Inputs of a task in the backward pass.
+    fn task_columns(&self) -> usize {
+        self.inputs.div_ceil(TASKS).next_multiple_of(CACHE_LINE).min(TASK_COLUMNS)
+    }
+
+    /// Memory of such a task: its sums for `count` examples, and packed weights.
+    fn task_memory(&self, count: usize) -> usize {
+        let packed = Panels::new(PACKED_ROWS, self.task_columns()).len();
+        count * self.task_columns() + packed
     }
 
     /// Examples side by side, input for input.
@@ -90,28 +108,29 @@ impl Dense {
         }
     }
 
-    /// Computes the gradient by some inputs, from input `first` on, a row of `out` for each of
-    /// `count` examples. `dy` is cut into pieces of [`PACKED_ROWS`] outputs.
+    /// Computes the gradient by the inputs of a task, a row for each of `count` examples at the
+    /// beginning of its memory. `dy` is cut into pieces of [`PACKED_ROWS`] outputs.
     fn input_gradient_columns(
         &self,
         weights: &[f32],
         count: usize,
         dy: &[f32],
-        first: usize,
-        out: &mut [f32],
+        task: usize,
+        memory: &mut [f32],
     ) {
-        let columns = TASK_COLUMNS.min(self.inputs - first);
+        let (row, first) = (self.task_columns(), task * self.task_columns());
+        let columns = row.min(self.inputs - first);
         let panels = Panels::new(PACKED_ROWS, columns);
-        let mut packed = [0.0; PACKED_ROWS * TASK_COLUMNS];
+        let (out, packed) = memory.split_at_mut(count * row);
         for (piece, dy) in dy.chunks_exact(count * PACKED_ROWS).enumerate() {
             let output = piece * PACKED_ROWS;
             let depth = PACKED_ROWS.min(self.outputs - output);
             let weights = &weights[output * self.inputs + first..];
-            pack_panels(panels, weights, self.inputs, depth, &mut packed);
+            pack_panels(panels, weights, self.inputs, depth, packed);
             for panel in panels.iter() {
                 RowsTimesPanel {
                     count,
-                    place: &|row: usize| (row * PACKED_ROWS, row * TASK_COLUMNS + panel.column),
+                    place: &|example: usize| (example * PACKED_ROWS, example * row + panel.column),
                     left: dy,
                     runs: &[MemoryRun { start: 0, len: depth }],
                     right: &packed[panel.start..][..depth * panel.width],
@@ -132,8 +151,8 @@ impl BufferedLayer for Dense {
     fn scratch(&self, count: usize) -> usize {
         let examples = self.examples(count);
         let forward = examples.len() + self.outputs * examples.stored_columns();
-        let sums = count * self.inputs.next_multiple_of(TASK_COLUMNS);
-        let input_gradient = sums + count * self.outputs.next_multiple_of(PACKED_ROWS);
+        let input_gradient = self.inputs.div_ceil(self.task_columns()) * self.task_memory(count)
+            + count * self.outputs.next_multiple_of(PACKED_ROWS);
         forward.max(input_gradient).max(self.columns(count).len())
     }
 
@@ -151,8 +170,8 @@ impl BufferedLayer for Dense {
         });
         let (packed, stored) = (&*packed, examples.stored_columns());
         let out = &mut rest[..self.outputs * stored];
-        pass.pool.for_each_piece(out, TASK_ROWS * stored, |task, out| {
-            let weights = &weights[task * TASK_ROWS * self.inputs..];
+        pass.pool.for_each_piece(out, self.task_rows() * stored, |task, out| {
+            let weights = &weights[task * self.task_rows() * self.inputs..];
             self.forward_rows(examples, packed, weights, out);
         });
         let out = &*out;
@@ -181,15 +200,16 @@ impl BufferedLayer for Dense {
         let (pool, columns) = (pass.pool, self.columns(pass.count));
         let packed = self.pack_columns(pass, x);
         let (weights, bias) = grad.split_at_mut(self.inputs * self.outputs);
-        pool.for_each_piece(weights, TASK_ROWS * self.inputs, |task, weights| {
-            let dy = OutputGrad { values: dy, outputs: self.outputs, first: task * TASK_ROWS };
+        pool.for_each_piece(weights, self.task_rows() * self.inputs, |task, weights| {
+            let dy =
+                OutputGrad { values: dy, outputs: self.outputs, first: task * self.task_rows() };
             outer_rows(columns, packed, dy, mode, weights);
         });
         dense_backward_bias(dy, mode, bias);
     }
 
     fn piece(&self, params: usize, threads: usize) -> usize {
-        (threads * TASKS_AT_A_TIME * TASK_ROWS * self.inputs).max(self.outputs).min(params)
+        (threads * TASKS_AT_A_TIME * self.task_rows() * self.inputs).max(self.outputs).min(params)
     }
 
     fn param_gradient_pieces(
@@ -203,12 +223,12 @@ impl BufferedLayer for Dense {
         let (x, dy) = (&x[..pass.count * self.inputs], &dy[..pass.count * self.outputs]);
         let (pool, columns) = (pass.pool, self.columns(pass.count));
         let packed = self.pack_columns(pass, x);
-        let rows_at_a_time = pool.threads() * TASKS_AT_A_TIME * TASK_ROWS;
+        let rows_at_a_time = pool.threads() * TASKS_AT_A_TIME * self.task_rows();
         for first in (0..self.outputs).step_by(rows_at_a_time) {
             let rows = rows_at_a_time.min(self.outputs - first);
             let piece = &mut piece[..rows * self.inputs];
-            pool.for_each_piece(piece, TASK_ROWS * self.inputs, |task, weights| {
-                let row = first + task * TASK_ROWS;
+            pool.for_each_piece(piece, self.task_rows() * self.inputs, |task, weights| {
+                let row = first + task * self.task_rows();
                 let dy = OutputGrad { values: dy, outputs: self.outputs, first: row };
                 outer_rows(columns, packed, dy, OutputMode::Overwrite, weights);
             });
@@ -239,17 +259,17 @@ impl BufferedLayer for Dense {
             self.pack_columns_into(pool, count, x, &mut packed[..len]);
         }
         let packed = &*packed;
-        let rows_at_a_time = pool.threads() * TASKS_AT_A_TIME * TASK_ROWS;
+        let rows_at_a_time = pool.threads() * TASKS_AT_A_TIME * self.task_rows();
         let most = (rows_at_a_time.min(self.outputs) * self.inputs).max(self.outputs);
         mean.grow(most);
         single.grow(most);
         for first in (0..self.outputs).step_by(rows_at_a_time) {
             let floats = rows_at_a_time.min(self.outputs - first) * self.inputs;
-            let piece = TASK_ROWS * self.inputs;
+            let piece = self.task_rows() * self.inputs;
             let means = Pieces { whole: &mut mean[..floats], piece };
             let singles = Pieces { whole: &mut single[..floats], piece };
             pool.for_each_pair(means, singles, |task, mean, single| {
-                let first = first + task * TASK_ROWS;
+                let first = first + task * self.task_rows();
                 weighted_mean(workers, mean, single, |nth, to| {
                     let values = workers[nth].factors.deltas;
                     let columns = self.columns(values.len() / self.outputs);
@@ -273,9 +293,9 @@ impl BufferedLayer for Dense {
         from: BackwardInputs<'_>,
         dx: &mut [f32],
     ) {
-        let count = pass.count;
-        let piece = count * TASK_COLUMNS;
-        let (out, rest) = pass.scratch.split_at_mut(piece * self.inputs.div_ceil(TASK_COLUMNS));
+        let (count, columns) = (pass.count, self.task_columns());
+        let piece = self.task_memory(count);
+        let (out, rest) = pass.scratch.split_at_mut(piece * self.inputs.div_ceil(columns));
         // Examples lie far apart, often at distances at which they evict each other from the cache.
         let dy = &mut rest[..count * self.outputs.next_multiple_of(PACKED_ROWS)];
         for (piece, dy) in dy.chunks_exact_mut(count * PACKED_ROWS).enumerate() {
@@ -288,16 +308,16 @@ impl BufferedLayer for Dense {
         }
         let dy = &*dy;
         pass.pool.for_each_piece(out, piece, |task, out| {
-            self.input_gradient_columns(params, count, dy, task * TASK_COLUMNS, out);
+            self.input_gradient_columns(params, count, dy, task, out);
         });
         let out = &*out;
         pass.pool.for_each_piece(
             &mut dx[..pass.count * self.inputs],
             self.inputs,
             |example, dx| {
-                for (task, dx) in dx.chunks_mut(TASK_COLUMNS).enumerate() {
-                    let columns = &out[task * piece + example * TASK_COLUMNS..];
-                    dx.copy_from_slice(&columns[..dx.len()]);
+                for (task, dx) in dx.chunks_mut(columns).enumerate() {
+                    let row = &out[task * piece + example * columns..];
+                    dx.copy_from_slice(&row[..dx.len()]);
                 }
                 (pass.finish)(example, dx);
             },

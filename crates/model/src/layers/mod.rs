@@ -15,15 +15,16 @@ pub(crate) mod grouped_conv;
 mod layer;
 pub(crate) mod layer_op;
 pub(crate) mod loss;
+pub(crate) mod plane_conv;
 pub(crate) mod pool;
 mod shape;
 mod windows;
 pub(crate) mod winograd;
 
+pub use crate::kernels::{softmax_cross_entropy, weighted_cross_entropy};
 pub use dropout::DropoutMask;
 pub(crate) use layer::LayerTensors;
 pub use layer::{Layer, LayerKind};
-pub use loss::{softmax_cross_entropy, weighted_cross_entropy};
 pub(crate) use shape::PaddedShape;
 pub use shape::Shape;
 pub use windows::Windows;

@@ -9,6 +9,7 @@ use crate::layers::dropout::DropoutMask;
 use crate::layers::flatten::{CopyLayer, Flatten};
 use crate::layers::grouped_conv::GroupedConv;
 use crate::layers::layer_op::{BufferedLayer, ElementwiseLayer};
+use crate::layers::plane_conv::{self, FirstConv, PlaneMeans};
 use crate::layers::pool::{PoolKind, Pooling};
 use crate::layers::winograd::winograd;
 use crate::layers::{Layer, LayerKind, PaddedShape, Shape, Windows};
@@ -59,6 +60,7 @@ pub(super) struct StepPlan {
 pub(super) fn plan(layers: &[Layer], shapes: &[Shape], layout: &Layout) -> StepPlan {
     let steps = steps(layers, shapes);
     let places = places(layers, shapes, &steps);
+    let has_planes = has_planes(layers, shapes, &steps);
     let mut buffers = vec![StepBuffer { place: places[0], in_place: Vec::new() }];
     let (mut tasks, mut piece) = (Vec::new(), 0);
     for &PlanStep { layer, is_copy } in &steps {
@@ -74,10 +76,14 @@ pub(super) fn plan(layers: &[Layer], shapes: &[Shape], layout: &Layout) -> StepP
             continue;
         }
         let (from, to) = (places[buffers.len() - 1], places[buffers.len()]);
-        let work: Box<dyn BufferedLayer> = if is_copy {
-            Box::new(CopyLayer { from, to })
-        } else {
-            buffered_layer(*kind, from, to)
+        let work: Box<dyn BufferedLayer> = match (*kind, tasks.len()) {
+            _ if is_copy => Box::new(CopyLayer { from, to }),
+            (LayerKind::Conv { kernel, stride, padding, .. }, 0) if has_planes => {
+                let windows = Windows { kernel, stride, padding };
+                Box::new(FirstConv::new(from, to.shape, windows))
+            }
+            (_, 1) if has_planes => Box::new(PlaneMeans::new(from.shape, to)),
+            _ => buffered_layer(*kind, from, to),
         };
         buffers.push(StepBuffer { place: to, in_place: Vec::new() });
         let next_piece = piece + usize::from(!params.is_empty());
@@ -85,6 +91,21 @@ pub(super) fn plan(layers: &[Layer], shapes: &[Shape], layout: &Layout) -> StepP
         piece = next_piece;
     }
     StepPlan { tasks, buffers }
+}
+
+/// Whether the first two tasks are a convolution and a pooling that exchange planes. Layers that
+/// work in place may be between them.
+fn has_planes(layers: &[Layer], shapes: &[Shape], steps: &[PlanStep]) -> bool {
+    let is_task = |step: &&PlanStep| step.is_copy || !layers[step.layer].kind.is_elementwise();
+    let mut tasks = steps.iter().filter(is_task);
+    let (Some(first), Some(second)) = (tasks.next(), tasks.next()) else { return false };
+    let kinds = [first, second].map(|step| (!step.is_copy).then(|| layers[step.layer].kind));
+    let [Some(LayerKind::Conv { kernel, stride, padding, .. }), Some(pooling)] = kinds else {
+        return false;
+    };
+    let LayerKind::AveragePool(pool) = pooling else { return false };
+    let windows = Windows { kernel, stride, padding };
+    plane_conv::fits([shapes[first.layer], shapes[first.layer + 1]], windows, pool)
 }
 
 /// The layers that change anything, with copies before those that must not work in place.

@@ -10,7 +10,8 @@ use crate::kernels::{
     OutputMode, PATCH_BLOCK, PatchScratch, PatchView, dense_backward_bias, patches_backward,
     patches_forward,
 };
-use crate::layers::loss::{count_examples, weighted_cross_entropy};
+use crate::layers::loss::count_examples;
+use crate::layers::weighted_cross_entropy;
 use crate::tally::Tally;
 
 /// The least examples of a batch of two lanes; larger batches have one lane for this many. Adding

@@ -14,7 +14,8 @@ use crate::graph::{OpNode, softmax_graph};
 use crate::kernels::{
     OutputMode, PatchView, dense_backward_bias, dense_backward_weights, dense_forward, each,
 };
-use crate::layers::loss::{count_examples, weighted_cross_entropy};
+use crate::layers::loss::count_examples;
+use crate::layers::weighted_cross_entropy;
 use crate::layout::{Group, Layout};
 use crate::model::Model;
 use crate::step_event::LayerShape;

@@ -10,14 +10,12 @@
 //! not grow with the batch. Each of the 36 products is one task, with both factors in the
 //! second-level cache.
 
-mod filters;
 mod grid;
 mod outputs;
 mod passes;
 #[cfg(test)]
 mod tests;
 mod values;
-mod weight_grad;
 
 use self::grid::TileGrid;
 use self::passes::WinogradConv;

@@ -1,15 +1,13 @@
 //! The three passes of a convolution by Winograd's method.
 
-use super::filters::{Direction, TransformKernels};
 use super::grid::TileGrid;
 use super::outputs::{TransformTiles, TransformWeights};
 use super::values::{TransformImage, TransformOutputGrad};
-use super::weight_grad::SumOverTiles;
 use crate::kernels::OutputMode;
 use crate::kernels::panels::Panels;
 use crate::kernels::tile::{MemoryRun, RowsTimesPanel};
 use crate::kernels::vectors::widest;
-use crate::kernels::winograd::TILE_VALUES;
+use crate::kernels::winograd::{Direction, SumOverTiles, TILE_VALUES, TransformKernels};
 use crate::layers::conv::Conv;
 use crate::layers::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
 use crate::layers::{PaddedShape, Windows};

@@ -2,13 +2,13 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::kernels::panels::Panel;
-use crate::kernels::tile::WIDEST;
-use crate::kernels::winograd::{TILE, column, transform_taps};
+use crate::panels::Panel;
+use crate::tile::WIDEST;
+use crate::winograd::{TILE, column, transform_taps};
 
 /// Which way a kernel is applied.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
     /// From inputs to outputs.
     Forward,
     /// From the gradient by the outputs to that by the inputs: the kernel is turned round.
@@ -18,15 +18,19 @@ pub(super) enum Direction {
 /// Transforms the kernels of one panel of columns: a panel for each of the 36 values.
 ///
 /// Forward, rows are inputs and columns outputs; backward it is the other way round.
-pub(super) struct TransformKernels<'a, const TAPS: usize> {
-    pub(super) direction: Direction,
+pub struct TransformKernels<'a, const TAPS: usize> {
+    /// Which way the kernels are applied.
+    pub direction: Direction,
     /// The weights as `[outputs, inputs, TAPS, TAPS]`.
-    pub(super) weights: &'a [f32],
-    pub(super) inputs: usize,
-    pub(super) panel: Panel,
+    pub weights: &'a [f32],
+    /// Inputs of the convolution.
+    pub inputs: usize,
+    /// The columns that are transformed.
+    pub panel: Panel,
     /// Rows of a panel.
-    pub(super) depth: usize,
-    pub(super) kernels: &'a mut [f32],
+    pub depth: usize,
+    /// The transformed kernels.
+    pub kernels: &'a mut [f32],
 }
 
 impl<const TAPS: usize> WithSimd for TransformKernels<'_, TAPS> {

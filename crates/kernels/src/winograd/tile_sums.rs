@@ -2,25 +2,29 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::kernels::OutputMode;
-use crate::kernels::panels::{Panel, Panels};
-use crate::kernels::tile::{TileRows, TileWork, add_outer, run_tile, tiles, write_sums};
-use crate::kernels::winograd::TILE_VALUES;
+use crate::output_mode::OutputMode;
+use crate::panels::{Panel, Panels};
+use crate::tile::{TileRows, TileWork, add_outer, run_tile, tiles, write_sums};
+use crate::winograd::TILE_VALUES;
 
 /// `sums[i][o] (+)= sum over images and tiles of x[tile][i] * dy[tile][o]`.
-pub(super) struct SumOverTiles<'a> {
+pub struct SumOverTiles<'a> {
     /// Which of the 36 values.
-    pub(super) value: usize,
-    pub(super) images: usize,
-    pub(super) inputs: usize,
+    pub value: usize,
+    /// Images whose tiles are added.
+    pub images: usize,
+    /// Values of a row of `x`.
+    pub inputs: usize,
     /// Tiles of inputs: for each image and value a row for each tile.
-    pub(super) x: &'a [f32],
+    pub x: &'a [f32],
     /// One image's tiles of outputs.
-    pub(super) panels: Panels,
+    pub panels: Panels,
     /// For each image and value those panels.
-    pub(super) dy: &'a [f32],
-    pub(super) mode: OutputMode,
-    pub(super) sums: &'a mut [f32],
+    pub dy: &'a [f32],
+    /// Whether the sums replace what is there or are added to it.
+    pub mode: OutputMode,
+    /// A row of outputs, in panels, for each input.
+    pub sums: &'a mut [f32],
 }
 
 impl WithSimd for SumOverTiles<'_> {
