@@ -48,6 +48,8 @@ mod tanh;
 pub mod tile;
 pub mod vectors;
 pub mod winograd;
+pub mod winograd_filters;
+pub mod winograd_sums;
 
 pub use aligned::AlignedBuffer;
 pub use bf16::{bf16_add, bf16_decode, bf16_encode, bf16_encode_change};

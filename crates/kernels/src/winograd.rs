@@ -6,13 +6,7 @@
 //! product the last transform interpolates. The points are 0, ±`NEAR`, ±`FAR` and infinity.
 //! Sums of products over channels, or over tiles, are taken before the last transform.
 
-mod filters;
-mod tile_sums;
-
 use pulp::Simd;
-
-pub use filters::{Direction, TransformKernels};
-pub use tile_sums::SumOverTiles;
 
 /// Values of a tile in one direction, and of its transform.
 pub const TILE: usize = 6;

@@ -10,5 +10,5 @@ pub(crate) use paceline_kernels::{
     OUTER_ROWS, OutputGrad, PATCH_BLOCK, PLANE_WIDTH, PatchScratch, PatchView, PlaneConv,
     PlanePool, TOGETHER, exp_below_zero, outer_rows, pack, panels, patches_backward,
     patches_forward, prefetch, relu, relu_gradient, score_of, subtract_highest, tanh, tile,
-    vectors, winograd,
+    vectors, winograd, winograd_filters, winograd_sums,
 };

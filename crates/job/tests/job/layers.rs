@@ -436,19 +436,15 @@ fn built_in_networks_are_lists_of_layers_that_can_be_printed_and_read_again() {
 fn a_sweep_varies_the_sizes_of_layers_or_the_layers() {
     let sweep = |axis: &str| {
         let cells = job(&format!("{PERCEPTRON}\n[sweep]\n{axis}"), &[]).cells(false).unwrap();
-        let sizes = cells.iter().map(|cell| architecture(&cell.job).layout().len());
-        sizes.collect::<Vec<_>>()
+        cells.iter().map(|cell| architecture(&cell.job).layout().len()).collect::<Vec<_>>()
     };
     assert_eq!(sweep(r#""model.layers.1.size" = [1, 2]"#), [784 + 1 + 20, 2 * 785 + 30]);
-    let lists = r#"
-        "model.layers" = [
-            [{kind="flatten"}, {kind="dense", size=10}],
-            [{kind="flatten"}, {kind="dense", size=2}, {kind="dense", size=10}],
-        ]
-    "#;
+    let lists = r#""model.layers" = [
+        [{kind="flatten"}, {kind="dense", size=10}],
+        [{kind="flatten"}, {kind="dense", size=2}, {kind="dense", size=10}]]"#;
     assert_eq!(sweep(lists), [7850, 2 * 785 + 30]);
-    // A model without layers does not use them, which is no mistake in a sweep.
+    // Cells whose model has no layers leave them unused, without a mistake.
     let kinds = r#""model.kind" = ["network", "softmax"]"#;
-    let cells = job(&format!("{PERCEPTRON}\n[sweep]\n{kinds}"), &[]).cells(false).unwrap();
-    assert_eq!(cells.len(), 2);
+    let job = job(&format!("{PERCEPTRON}\n[sweep]\n{kinds}"), &[]);
+    assert_eq!(job.cells(false).unwrap().len(), 2);
 }

@@ -5,7 +5,7 @@ use crate::seed::fill_uniform;
 use crate::thread_pool::ThreadPool;
 
 /// The sizes of a convolution, the means after it, and the examples.
-struct Case {
+struct FirstLayers {
     from: PaddedShape,
     between: Shape,
     to: PaddedShape,
@@ -14,9 +14,9 @@ struct Case {
 }
 
 /// The means, and the gradient by the parameters.
-type Results = [Vec<f32>; 2];
+type MeansAndGradient = [Vec<f32>; 2];
 
-impl Case {
+impl FirstLayers {
     fn new(size: [usize; 2], outputs: usize, kernel: [usize; 2], count: usize) -> Self {
         let windows = Windows { kernel, stride: [1; 2], padding: kernel.map(|size| size / 2) };
         let [height, width] =
@@ -30,7 +30,12 @@ impl Case {
         }
     }
 
-    fn run(&self, conv: &dyn BufferedLayer, pool: &dyn BufferedLayer, threads: usize) -> Results {
+    fn run(
+        &self,
+        conv: &dyn BufferedLayer,
+        pool: &dyn BufferedLayer,
+        threads: usize,
+    ) -> MeansAndGradient {
         let drawn = |len: usize, salt: u64| {
             let mut values = vec![0.0; len];
             fill_uniform(salt, 0, 1.0, &mut values);
@@ -70,8 +75,8 @@ fn planes_give_the_results_of_channels_that_lie_together_on_any_number_of_thread
         ([6, 35], 15, [3, 4], 9),
         ([8, 40], 8, [7, 3], 8),
     ] {
-        let case = Case::new(size, outputs, kernel, count);
-        let Case { from, between, to, windows, .. } = case;
+        let case = FirstLayers::new(size, outputs, kernel, count);
+        let FirstLayers { from, between, to, windows, .. } = case;
         assert!(fits([from.shape, between], windows, Windows::square(2, 2)), "{size:?}");
         let conv = FirstConv::new(from, between, windows);
         let means = PlaneMeans::new(between, to);
