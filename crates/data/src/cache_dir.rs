@@ -38,20 +38,13 @@ fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf
         .ok_or(DataError::NoCache)
 }
 
-/// Makes a directory of a cache that only its owner may read, unless it exists: what is cached
-/// shows the data that it was made of, which may be in a private file. Directories above it are
-/// made as usual.
+/// Makes a directory of a cache, and those above it, that only its owner may read, unless it exists:
+/// what is cached shows the data that it was made of, which may be in a private file.
 ///
 /// # Errors
 /// If it cannot be made, or is a file.
 pub fn make_private_dir(dir: &Path) -> io::Result<()> {
-    if let Some(parent) = dir.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    match fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-        made => made,
-    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// Removes the oldest files and directories of a cache, so that one more does not exceed `most`.

@@ -103,7 +103,11 @@ impl SparseBuffer {
         rows.store().read_fields(row, self.keys.len() - start, &mut self.fields);
         self.labels.push(rows.class_of(label.into()));
         // Only the values of a damaged row are not those that its segment states.
-        self.values.resize(if rows.all_ones() { 0 } else { self.keys.len() }, 1.0);
+        if rows.all_ones() {
+            self.values.clear();
+        } else {
+            self.values.resize(self.keys.len(), 1.0);
+        }
         self.weights.extend(rows.stored_weight(place as usize));
         assert!(self.keys.len() <= u32::MAX as usize, "too many entries for one batch");
         self.starts.push(self.keys.len() as u32);

@@ -21,13 +21,15 @@ impl Default for KeyHalves {
 
 /// Reads the keys of a block that are not popular, and brings all into order.
 pub(super) trait BlockKernel: Copy {
-    /// Reads `count` keys of `bits` bits, from the byte `at` on. May read and write more.
+    /// Reads `count` keys of `bits` bits, from the byte `at` on. A key above `last` becomes `last`.
+    /// May read and write more.
     fn unpack(
         self,
         window: &[u8; WINDOW_BYTES],
         at: usize,
         count: usize,
         bits: usize,
+        last: u32,
         out: &mut [u32; 2 * BLOCK_ENTRIES],
     );
 
@@ -47,12 +49,13 @@ impl BlockKernel for PlainKeys {
         at: usize,
         count: usize,
         bits: usize,
+        last: u32,
         out: &mut [u32; 2 * BLOCK_ENTRIES],
     ) {
         let mask = ((1u64 << bits) - 1) as u32;
         let mut bit = 8 * at;
         for key in &mut out[..count] {
-            *key = (word_at(window, bit / 8) >> (bit % 8)) as u32 & mask;
+            *key = ((word_at(window, bit / 8) >> (bit % 8)) as u32 & mask).min(last);
             bit += bits;
         }
     }

@@ -60,6 +60,12 @@ impl KeyCode {
         }
     }
 
+    /// The same code for a reader of rows without keys above `last`: one that is becomes `last`.
+    pub(super) fn bounded(mut self, last: u32) -> Self {
+        self.table.iter_mut().for_each(|key| *key = (*key).min(last));
+        self
+    }
+
     /// The popular keys, ascending.
     pub(crate) fn popular(&self) -> &[u32] {
         &self.table[..self.count]

@@ -88,9 +88,10 @@ pub(crate) struct KeyReader {
 impl KeyReader {
     /// Decodes keys below `features`; one that is not becomes the last of them.
     pub(crate) fn new(code: KeyCode, features: usize) -> Self {
+        let last = u32::try_from(features.saturating_sub(1)).unwrap_or(u32::MAX);
         KeyReader {
-            code,
-            last: last_key(features),
+            code: code.bounded(last),
+            last,
             #[cfg(target_arch = "x86_64")]
             vectors: Avx2Keys::new(),
         }
@@ -100,10 +101,9 @@ impl KeyReader {
     #[cfg(test)]
     pub(super) fn plain(code: KeyCode, features: usize) -> Self {
         KeyReader {
-            code,
-            last: last_key(features),
             #[cfg(target_arch = "x86_64")]
             vectors: None,
+            ..KeyReader::new(code, features)
         }
     }
 
@@ -177,17 +177,10 @@ impl KeyReader {
             }
         }
         let others_at = places_at + ((count - others) * PLACE_BITS).div_ceil(8);
-        kernel.unpack(window, others_at, others, key_bits, &mut halves.others);
+        kernel.unpack(window, others_at, others, key_bits, self.last, &mut halves.others);
         kernel.merge(kinds, count, halves, out);
-        for eight in out.as_chunks_mut::<8>().0.iter_mut().take(count.div_ceil(8)) {
-            *eight = eight.map(|key| key.min(self.last));
-        }
         others_at + (others * key_bits).div_ceil(8)
     }
-}
-
-fn last_key(features: usize) -> u32 {
-    u32::try_from(features.saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
 /// The head of a row, and the number of its bytes.

@@ -86,19 +86,22 @@ impl BlockKernel for Avx2Keys {
         at: usize,
         count: usize,
         bits: usize,
+        last: u32,
         out: &mut [u32; 2 * BLOCK_ENTRIES],
     ) {
         let (avx, avx2) = (self.0.avx, self.0.avx2);
         let step = &UNPACK[bits % 33];
         let (bytes, shifts): (__m256i, __m256i) = (cast(step.bytes), cast(step.shifts));
         let mask = avx._mm256_set1_epi32(((1u64 << bits) - 1) as u32 as i32);
+        let last = avx._mm256_set1_epi32(last as i32);
         let eights = out.as_chunks_mut::<8>().0.iter_mut();
         // At least two rounds, which is enough for most rows: a number that is easy to predict.
         for (round, eight) in eights.take(count.div_ceil(8).max(2)).enumerate() {
             let from = at + round * bits;
             let (low, high) = (half(window, from), half(window, from + bits / 2));
             let both = avx2._mm256_shuffle_epi8(avx._mm256_set_m128i(high, low), bytes);
-            *eight = cast(avx2._mm256_and_si256(avx2._mm256_srlv_epi32(both, shifts), mask));
+            let keys = avx2._mm256_and_si256(avx2._mm256_srlv_epi32(both, shifts), mask);
+            *eight = cast(avx2._mm256_min_epu32(keys, last));
         }
     }
 
