@@ -38,8 +38,8 @@ fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf
         .ok_or(DataError::NoCache)
 }
 
-/// Makes a directory of a cache, and those above it, that only its owner may read, unless it exists:
-/// what is cached shows the data that it was made of, which may be in a private file.
+/// Makes a directory of a cache, and those above it, that only its owner may read, unless it
+/// exists: what is cached shows the data that it was made of, which may be in a private file.
 ///
 /// # Errors
 /// If it cannot be made, or is a file.
