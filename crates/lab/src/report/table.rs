@@ -55,9 +55,13 @@ impl ReportTable {
             } else {
                 " class=\"w\""
             };
-            // On a phone each cell is a line of its own, with its title before it.
+            // On a phone each cell is a line of its own, with its title before it. A key breaks
+            // behind its dots, not inside a word.
             let title = match tag {
-                "td" => format!(" data-title=\"{}\"", escape(&self.head[column])),
+                "td" => {
+                    let title = escape(&self.head[column]).replace('.', ".\u{200b}");
+                    format!(" data-title=\"{title}\"")
+                }
                 _ => String::new(),
             };
             // A narrow cell breaks before a deviation, not after its sign.
@@ -77,6 +81,14 @@ pub(super) fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_title_of_a_cell_breaks_behind_dots() {
+        let (head, rows) = (vec!["train.stop.seconds".into()], vec![vec!["3".into()]]);
+        let html = ReportTable { head, rows, word_columns: 0 }.to_html();
+        assert!(html.contains("data-title=\"train.\u{200b}stop.\u{200b}seconds\""), "{html}");
+        assert!(html.contains(">train.stop.seconds</th>"), "{html}");
+    }
 
     #[test]
     fn a_deviation_stays_with_its_sign_in_html() {
