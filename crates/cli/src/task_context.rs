@@ -287,10 +287,15 @@ impl TaskContext for ProgramContext {
     }
 
     fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
-        let events = self.event_log().map_err(train_error)?;
-        let metrics = self.metrics(self.identity.others.clone()).map_err(train_error)?;
-        let progress = ProgressRecorder::new(self.progress.clone());
-        Ok(Box::new(((events, metrics.map(MetricsRecorder::new)), progress)))
+        let mut all: Vec<Box<dyn Recorder + Send>> = Vec::new();
+        if let Some(events) = self.event_log().map_err(train_error)? {
+            all.push(Box::new(events));
+        }
+        if let Some(metrics) = self.metrics(self.identity.others.clone()).map_err(train_error)? {
+            all.push(Box::new(MetricsRecorder::new(metrics)));
+        }
+        all.push(Box::new(ProgressRecorder::new(self.progress.clone())));
+        Ok(Box::new(all))
     }
 
     fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {

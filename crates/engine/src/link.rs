@@ -11,7 +11,9 @@
 //! value, up to the function that trains through rewinds: it calls [`Link::rejoin`] and trains
 //! again.
 
-use paceline_model::Descent;
+use std::ops::Range;
+
+use paceline_model::{Compactor, Descent};
 use paceline_net::{LinkOutcome, Traffic};
 use paceline_observe::{PeerTraffic, PhaseClock, TableUse, TaskSummary};
 
@@ -178,13 +180,11 @@ pub(crate) trait SparseLink: Link {
         false
     }
 
-    /// Whether keys must be sorted, as they must be to travel.
-    fn wants_sorted(&self) -> bool {
-        true
+    /// Makes the keys of a batch unique, and sorts them, as they must be to travel. A link that has
+    /// the parameters at hand prefetches them meanwhile.
+    fn compact(&self, compactor: &mut Compactor, keys: &[u32], shared: Range<u32>) {
+        compactor.compact(keys, shared);
     }
-
-    /// Prefetches the parameter of `key` into the cache.
-    fn prefetch(&self, _key: u32) {}
 
     /// Fetches the values of the batch of `step`, discarding earlier requests.
     fn begin(

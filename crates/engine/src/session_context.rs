@@ -96,9 +96,9 @@ impl TaskContext for SessionContext {
     }
 
     fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
-        let own = self.context.recorder()?;
-        let added = std::mem::take(&mut *lock(&self.recorders));
-        Ok(added.into_iter().fold(own, |all, recorder| Box::new((all, recorder))))
+        let mut all: Vec<Box<dyn Recorder + Send>> = vec![self.context.recorder()?];
+        all.append(&mut lock(&self.recorders));
+        Ok(Box::new(all))
     }
 
     fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {

@@ -228,7 +228,7 @@ impl TableStepper {
         self.starts.clear();
         self.starts.extend(rows.starts.iter().map(|start| start - first));
         let (raw, shared) = (&rows.places[range], self.model.shared_keys());
-        self.compactor.compact_with(raw, shared, |key| table.prefetch(key));
+        self.compactor.compact_with(raw, shared, table.prefetcher());
         self.params.resize(self.compactor.keys().len(), 0.0);
         self.grad.resize(self.compactor.keys().len(), 0.0);
         Rows { values, places: raw, ..rows }

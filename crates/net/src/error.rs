@@ -46,8 +46,11 @@ pub enum LinkError {
         /// The tasks that did not answer.
         awaited: String,
     },
-    /// A batch touches more parameters of one server than a frame holds.
-    #[error("a batch touches more than {most} parameters of one server; make train.batch smaller")]
+    /// A batch touches more keys of one server than a frame holds.
+    #[error(
+        "a batch touches more than {most} features of one server; make train.batch smaller, or use \
+         more servers"
+    )]
     TooManyKeys {
         /// The most keys that a frame holds.
         most: usize,

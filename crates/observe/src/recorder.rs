@@ -81,8 +81,9 @@ pub trait Recorder {
     }
 
     /// The coordinator made a step: a recorder that shows progress calls `report` when it is time
-    /// to show it. Called after every step once a rate is known, a tenth of a second after the
-    /// first step, so it must return within nanoseconds when there is nothing to show.
+    /// to show it. Called once a rate is known, a tenth of a second after the first step, and then
+    /// after every step that ends a millisecond or more after the last call. So it must return
+    /// within a microsecond when there is nothing to show.
     #[inline]
     fn progress(&mut self, _now: Instant, _report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
         Ok(())
@@ -243,7 +244,7 @@ pub enum TraceEvent<'a> {
 impl Recorder for () {}
 
 /// The interval at which a recorder wants tensors, if it wants them.
-fn wanted_tensors(recorder: &(impl Recorder + ?Sized)) -> Option<u64> {
+fn wanted_tensors(recorder: &dyn Recorder) -> Option<u64> {
     recorder.tensors_every().filter(|&every| every > 0)
 }
 
@@ -303,108 +304,51 @@ macro_rules! forward_recorder {
 forward_recorder!(&mut R);
 forward_recorder!(Box<R>);
 
-/// Records if there is a recorder.
-impl<R: Recorder> Recorder for Option<R> {
+/// Records in all of them, in their order. All finish even if one fails. Only a recorder that asks
+/// for tensors gets them; if several do, the smallest interval counts for all.
+///
+/// The list is not generic, so that it is compiled in this crate, with this crate's settings.
+impl Recorder for Vec<Box<dyn Recorder + Send>> {
     fn start(&mut self, start: RunStart) -> io::Result<()> {
-        self.as_mut().map_or(Ok(()), |recorder| recorder.start(start))
+        self.iter_mut().try_for_each(|recorder| recorder.start(start))
     }
 
-    #[inline]
     fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
-        self.as_mut().map_or(Ok(()), |recorder| recorder.step(record))
+        self.iter_mut().try_for_each(|recorder| recorder.step(record))
     }
 
     fn tensors_every(&self) -> Option<u64> {
-        self.as_ref().and_then(Recorder::tensors_every)
+        self.iter().filter_map(|recorder| wanted_tensors(&**recorder)).min()
     }
 
     fn tensors(&mut self, record: &TensorRecord<'_>) -> io::Result<()> {
-        self.as_mut().map_or(Ok(()), |recorder| recorder.tensors(record))
+        let mut asking = self.iter_mut().filter(|recorder| wanted_tensors(&***recorder).is_some());
+        asking.try_for_each(|recorder| recorder.tensors(record))
     }
 
     fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
-        self.as_mut().map_or(Ok(()), |recorder| recorder.poll(position))
+        self.iter_mut().try_for_each(|recorder| recorder.poll(position))
     }
 
     fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
-        self.as_mut().map_or(Ok(()), |recorder| recorder.test(record))
+        self.iter_mut().try_for_each(|recorder| recorder.test(record))
     }
 
-    #[inline]
     fn progress(&mut self, now: Instant, report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
-        self.as_mut().map_or(Ok(()), |recorder| recorder.progress(now, report))
+        self.iter_mut().try_for_each(|recorder| recorder.progress(now, report))
     }
 
     fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
-        self.as_mut().map_or(Ok(()), |recorder| recorder.trace(event))
+        self.iter_mut().try_for_each(|recorder| recorder.trace(event))
     }
 
     fn resources(&self) -> Option<ResourceUse> {
-        self.as_ref().and_then(Recorder::resources)
+        self.iter().find_map(|recorder| recorder.resources())
     }
 
     fn finish(&mut self, success: bool) -> io::Result<()> {
-        self.as_mut().map_or(Ok(()), |recorder| recorder.finish(success))
-    }
-}
-
-/// Records in both, the first one first. Both finish even if the first one fails. Only a recorder
-/// that asks for tensors gets them; if both do, the smaller interval counts for both.
-impl<A: Recorder, B: Recorder> Recorder for (A, B) {
-    fn start(&mut self, start: RunStart) -> io::Result<()> {
-        self.0.start(start)?;
-        self.1.start(start)
-    }
-
-    #[inline]
-    fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
-        self.0.step(record)?;
-        self.1.step(record)
-    }
-
-    fn tensors_every(&self) -> Option<u64> {
-        let both = [wanted_tensors(&self.0), wanted_tensors(&self.1)];
-        both.into_iter().flatten().min()
-    }
-
-    fn tensors(&mut self, record: &TensorRecord<'_>) -> io::Result<()> {
-        if wanted_tensors(&self.0).is_some() {
-            self.0.tensors(record)?;
-        }
-        if wanted_tensors(&self.1).is_some() {
-            self.1.tensors(record)?;
-        }
-        Ok(())
-    }
-
-    fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
-        self.0.poll(position)?;
-        self.1.poll(position)
-    }
-
-    fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
-        self.0.test(record)?;
-        self.1.test(record)
-    }
-
-    #[inline]
-    fn progress(&mut self, now: Instant, report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
-        self.0.progress(now, report)?;
-        self.1.progress(now, report)
-    }
-
-    fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
-        self.0.trace(event)?;
-        self.1.trace(event)
-    }
-
-    fn resources(&self) -> Option<ResourceUse> {
-        self.0.resources().or_else(|| self.1.resources())
-    }
-
-    fn finish(&mut self, success: bool) -> io::Result<()> {
-        let first = self.0.finish(success);
-        self.1.finish(success).and(first)
+        let finished = self.iter_mut().map(|recorder| recorder.finish(success));
+        finished.fold(Ok(()), |before, this| before.and(this))
     }
 }
 

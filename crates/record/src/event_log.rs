@@ -281,7 +281,6 @@ impl Recorder for EventLog {
         Ok(())
     }
 
-    #[inline]
     fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
         self.look_for_room(record.now);
         let written = self.write_step(record);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use paceline_exchange::{Replica, shard_ranges};
-use paceline_model::SparseModel;
+use paceline_model::{Compactor, ParamTable, SparseModel};
 use paceline_net::{KeyedGradient, LinkError, LinkOutcome};
 use paceline_observe::{Phase, PhaseClock};
 
@@ -53,8 +53,16 @@ impl MeshLink<'_> {
 }
 
 impl SparseLink for MeshLink<'_> {
-    fn prefetch(&self, key: u32) {
-        self.mesh.table().iter().for_each(|table| table.prefetch(key));
+    fn compact(&self, compactor: &mut Compactor, keys: &[u32], shared: Range<u32>) {
+        match self.mesh.table() {
+            Some(ParamTable::Flat(table)) => {
+                compactor.compact_with(keys, shared, table.prefetcher());
+            }
+            Some(ParamTable::Entries(table)) => {
+                compactor.compact_with(keys, shared, table.prefetcher());
+            }
+            None => compactor.compact(keys, shared),
+        }
     }
 
     fn begin(

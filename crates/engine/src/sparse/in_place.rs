@@ -132,6 +132,7 @@ impl<'t> TableWorker<'t> for InPlaceWorker<'_> {
         self.begin_next(step);
     }
 
+    #[inline(always)]
     fn next_batch(&mut self, step: u64, _link: &TableLink<'t>) -> usize {
         self.step_recorder.clock.stay_in(Phase::Input);
         while self.next.read_next(self.rows) {}
@@ -140,6 +141,7 @@ impl<'t> TableWorker<'t> for InPlaceWorker<'_> {
         self.batch.len()
     }
 
+    #[inline(always)]
     fn make_step(&mut self, step: u64, link: &mut TableLink<'t>) -> Result<StepMade, TrainError> {
         if self.step_recorder.wants_tensors(step) {
             self.record_touched(step, link)?;

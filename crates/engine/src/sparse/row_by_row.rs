@@ -83,8 +83,7 @@ impl<'a> RowByRowWorker<'a> {
         self.plan.batch(step, self.slot, &mut self.indices);
         let KeyedBatch { rows, compactor } = &mut self.next;
         rows.fill(self.rows, self.indices.iter().map(|&row| row as usize));
-        let shared = self.model.shared_keys();
-        compactor.compact_unsorted(&rows.keys, shared, |key| link.prefetch(key));
+        link.compact(compactor, &rows.keys, self.model.shared_keys());
     }
 
     /// Reads the entries that several rows of the batch have.

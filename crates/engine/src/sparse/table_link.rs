@@ -3,11 +3,12 @@
 //! One thread trains deterministically. Several threads share the table without locks (Hogwild):
 //! each is a worker with its own slot, and they meet only in the table's cells.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use paceline_exchange::{ChunkMarks, SlotMark};
 use paceline_model::kernels::OwnLines;
-use paceline_model::{ParamTable, SparseModel, Table};
+use paceline_model::{Compactor, ParamTable, SparseModel, Table};
 use paceline_net::LinkOutcome;
 use paceline_observe::{Phase, PhaseClock, TableUse};
 
@@ -204,13 +205,14 @@ impl Link for TableLink<'_> {
 }
 
 impl SparseLink for TableLink<'_> {
-    fn wants_sorted(&self) -> bool {
-        false
-    }
-
-    #[inline]
-    fn prefetch(&self, key: u32) {
-        self.shared.table.prefetch(key);
+    /// The order of the keys does not matter here.
+    fn compact(&self, compactor: &mut Compactor, keys: &[u32], shared: Range<u32>) {
+        match &self.shared.table {
+            ParamTable::Flat(table) => compactor.compact_unsorted(keys, shared, table.prefetcher()),
+            ParamTable::Entries(table) => {
+                compactor.compact_unsorted(keys, shared, table.prefetcher());
+            }
+        }
     }
 
     fn begin(

@@ -92,13 +92,7 @@ impl<'a> SparseWorker<'a> {
         let position = self.plan.positions(step, self.slot).start;
         batch.draw = self.draw.wrapping_add(position);
         batch.rows.fill(self.rows, self.indices.iter().map(|&row| row as usize));
-        let shared = self.model.shared_keys();
-        let (keys, prefetch) = (&batch.rows.keys, |key| link.prefetch(key));
-        if link.wants_sorted() {
-            batch.compactor.compact_with(keys, shared, prefetch);
-        } else {
-            batch.compactor.compact_unsorted(keys, shared, prefetch);
-        }
+        link.compact(&mut batch.compactor, &batch.rows.keys, self.model.shared_keys());
     }
 
     /// Starts at `step`: reads its batch and those after it, and fetches its values.

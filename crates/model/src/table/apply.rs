@@ -33,11 +33,12 @@ impl Table {
         }
     }
 
-    /// Asks the processor to bring a parameter into the cache, because it will soon be read.
+    /// Asks the processor to bring the parameter of a key into the cache, because it will soon be
+    /// read.
     #[inline(always)]
-    pub fn prefetch(&self, key: u32) {
-        let index = (key as usize).wrapping_sub(self.range.start);
-        prefetch(self.cells.all(), index.wrapping_mul(self.width));
+    pub fn prefetcher(&self) -> impl Fn(u32) {
+        let (cells, start, width) = (self.cells.all(), self.range.start, self.width);
+        move |key| prefetch(cells, (key as usize).wrapping_sub(start).wrapping_mul(width))
     }
 
     /// Applies one sparse gradient. Each key occurs once, in an order that [`Table::read`] takes.

@@ -158,8 +158,9 @@ impl EntryTable {
 
     /// Asks the processor to bring the place of a key's entry into the cache.
     #[inline(always)]
-    pub(super) fn prefetch(&self, key: u32) {
-        prefetch(self.index.all(), (key as usize).wrapping_sub(self.keys.start));
+    pub fn prefetcher(&self) -> impl Fn(u32) {
+        let (index, start) = (self.index.all(), self.keys.start);
+        move |key| prefetch(index, (key as usize).wrapping_sub(start))
     }
 
     /// Copies the numbers of each key to `out`; where there is no entry, the first numbers that it
@@ -408,7 +409,7 @@ impl EntryTable {
     #[inline(always)]
     pub(super) fn prefetch_later(&self, later: &[u32], at: usize) {
         if let Some(&key) = later.get(at + AHEAD) {
-            self.prefetch(key);
+            self.prefetcher()(key);
         }
         if let Some(&key) = later.get(at) {
             self.prefetch_entry(key);

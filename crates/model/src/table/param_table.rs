@@ -226,12 +226,6 @@ impl ParamTable {
         }
     }
 
-    /// Asks the processor to bring a key's parameter, or the place of its entry, into the cache.
-    #[inline(always)]
-    pub fn prefetch(&self, key: u32) {
-        either!(self, table => table.prefetch(key));
-    }
-
     /// Applies one sparse gradient. Each key occurs once, in an order that [`read`](Self::read)
     /// takes. `step` is the number of updates made before this one. Make one call for each step.
     ///
