@@ -76,7 +76,6 @@ mod server_link;
 mod server_overlap;
 mod server_reporter;
 mod server_task;
-mod server_trace;
 mod session;
 mod session_context;
 mod session_run;

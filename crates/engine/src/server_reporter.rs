@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{Generation, Level, STALENESS_BOUNDS, Server, SlotStats, Stats, Store};
-use paceline_net::{ConnectionTracer, ServerObserver, ServerTotals, Traffic};
+use paceline_net::{ConnectionTracer, ServerObserver, ServerTotals, ServerTrace, Traffic};
 use paceline_observe::{
     GradientTotals, Pace, PeerTraffic, ServerRecorder, SlotGradients, StalenessCounts, TableUse,
     TaskSummary, TouchedKeys, TraceEvent, WorkerTiming, WorkerTotals,
@@ -13,7 +13,6 @@ use paceline_observe::{
 
 use crate::checkpoint::{CheckpointDir, CheckpointWriter, copy_server};
 use crate::context::{NoteLevel, TaskContext};
-use crate::server_trace::ServerTrace;
 use crate::settings::TestHooks;
 use crate::sparse::table_use;
 

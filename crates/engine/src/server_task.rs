@@ -7,7 +7,7 @@ use paceline_exchange::{
     Generation, ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
 };
 use paceline_model::{KeyPart, Layout, Model};
-use paceline_net::{ServeEnd, serve};
+use paceline_net::{ServeEnd, ServerTrace, serve};
 
 use crate::checkpoint::{
     Checkpoint, CheckpointDir, CheckpointWriter, DenseShard, GenerationStart, PlanOrigin,
@@ -19,7 +19,6 @@ use crate::error::{TrainError, record_failure};
 use crate::initial_params::initial_shard;
 use crate::server_link::overlaps;
 use crate::server_reporter::ServerReporter;
-use crate::server_trace::ServerTrace;
 use crate::settings::{Mode, OnWorkerLoss, TrainSettings};
 use crate::sparse::empty_table;
 use crate::task_place::{TaskPlace, incarnation, key_places};

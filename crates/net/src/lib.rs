@@ -120,5 +120,8 @@ pub use pieces::{
     HandedBack, HandedIn, PieceChannel, PieceExchange, PieceSender, StepPieces, WorkerFactors,
 };
 pub use roster::{RosterConnection, RosterLoss};
-pub use serve::{ConnectionTracer, ServeEnd, ServeError, ServerObserver, ServerTotals, serve};
+pub use serve::{
+    ConnectionTracer, ConnectionTrack, ServeEnd, ServeError, ServerObserver, ServerTotals,
+    ServerTrace, serve,
+};
 pub use traffic::Traffic;

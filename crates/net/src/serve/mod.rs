@@ -23,6 +23,7 @@ mod connection;
 mod core_affinity;
 mod host;
 mod observer;
+mod server_trace;
 mod shared;
 mod stranger_notes;
 mod strangers;
@@ -32,4 +33,5 @@ mod totals;
 
 pub use accept::{ServeEnd, ServeError, serve};
 pub use observer::{ConnectionTracer, ServerObserver};
+pub use server_trace::{ConnectionTrack, ServerTrace};
 pub use totals::ServerTotals;

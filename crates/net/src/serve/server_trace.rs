@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use paceline_exchange::GradientStage;
-use paceline_net::{ConnectionTracer, ServerTotals};
 use paceline_observe::trace::{GradientEvent, Op, SideTrack, TraceWindow, Tracer};
 use paceline_observe::{ServerRecorder, TraceEvent};
 
-/// Records a server's connections.
-pub(crate) struct ServerTrace {
+use super::observer::ConnectionTracer;
+use super::totals::ServerTotals;
+
+/// Records the connections of a server for the timeline.
+pub struct ServerTrace {
     tracer: Arc<Tracer>,
     /// Parameters on the server.
     params: usize,
@@ -19,17 +21,17 @@ pub(crate) struct ServerTrace {
 
 impl ServerTrace {
     /// Records the steps of `window` on a server with `params` parameters.
-    pub(crate) fn new(window: TraceWindow, params: usize, workers: Vec<String>) -> Self {
+    pub fn new(window: TraceWindow, params: usize, workers: Vec<String>) -> Self {
         Self { tracer: Tracer::new(window), params, workers }
     }
 
     /// Whether a worker was at a recorded step since the last call.
-    pub(crate) fn was_on(&self) -> bool {
+    pub fn was_on(&self) -> bool {
         self.tracer.was_on()
     }
 
     /// Records a new connection.
-    pub(crate) fn connection(&self) -> ConnectionTrack {
+    pub fn connection(&self) -> ConnectionTrack {
         let op = |name: &&str| match *name {
             "idle" => Op::new(*name, &[]),
             name => Op::new(name, &[self.params]),
@@ -40,13 +42,13 @@ impl ServerTrace {
     }
 
     /// Hands everything recorded to a recorder.
-    pub(crate) fn finish(&self, recorder: &mut dyn ServerRecorder) -> io::Result<()> {
+    pub fn finish(&self, recorder: &mut dyn ServerRecorder) -> io::Result<()> {
         self.tracer.with_tracks(None, |tracks| recorder.trace(TraceEvent::Complete(tracks)))
     }
 }
 
-/// Records one connection.
-pub(crate) struct ConnectionTrack {
+/// Records one connection of a [`ServerTrace`].
+pub struct ConnectionTrack {
     track: SideTrack,
     workers: Vec<String>,
     /// The connection's worker is at a recorded step.
