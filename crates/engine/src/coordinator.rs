@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::{
-    BestSettings, BestTest, LoopProgress, Recorder, StopReason, TestPacer, TestRecord,
+    BestSettings, BestTest, LookPacer, LoopProgress, Recorder, StopReason, TestPacer, TestRecord,
 };
 
 use crate::best_model::BestKeeper;
@@ -76,6 +76,7 @@ pub(crate) struct Coordinator<'a> {
     next_checkpoint: u64,
     checkpoint_time: Option<Instant>,
     rate_start: Option<RateStart>,
+    look: LookPacer,
     reason: Option<StopReason>,
     /// Whether the current test is made because the run ends: a run that continues from here does
     /// not know of it.
@@ -97,6 +98,7 @@ impl<'a> Coordinator<'a> {
             next_checkpoint: u64::MAX,
             checkpoint_time: None,
             rate_start: None,
+            look: LookPacer::default(),
             reason: None,
             is_ending: false,
             stop_test: None,
@@ -192,6 +194,7 @@ impl<'a> Coordinator<'a> {
         self.checkpoint_if_due(now, link)?;
         self.report_progress(step, now, recorder).map_err(record_failure)?;
         self.stop_if_met(step, now, link)?;
+        self.look.plan(now);
         Ok(Done(()))
     }
 
@@ -344,12 +347,12 @@ impl<'a> Coordinator<'a> {
     #[inline]
     fn stop_reason(&self, step: u64, now: Instant) -> Option<StopReason> {
         let Stop { steps, seconds, test_loss, patience, .. } = self.config.stop;
-        let elapsed = self.trained_s(now);
-        if let Some(signal) = self.config.context.stop_signal() {
+        let is_look_due = self.look.is_due(now);
+        if let Some(signal) = is_look_due.then(|| self.config.context.stop_signal()).flatten() {
             Some(StopReason::Interrupted { signal })
         } else if steps.is_some_and(|steps| step >= steps) {
             Some(StopReason::Steps)
-        } else if seconds.is_some_and(|seconds| elapsed >= seconds) {
+        } else if seconds.is_some_and(|seconds| self.trained_s(now) >= seconds) {
             Some(StopReason::Seconds)
         } else {
             let last = self.last_test?;

@@ -23,6 +23,9 @@ impl Coordinator<'_> {
         now: Instant,
         recorder: &mut dyn Recorder,
     ) -> io::Result<()> {
+        if self.rate_start.is_some() && !self.look.is_due(now) {
+            return Ok(());
+        }
         let joined_at = self.config.joined_at;
         let is_first = self.rate_start.is_none() && step <= joined_at + 1;
         let mut start = *self.rate_start.get_or_insert(RateStart { step, time: now });
