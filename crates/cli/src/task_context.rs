@@ -287,10 +287,8 @@ impl TaskContext for ProgramContext {
     }
 
     fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
-        let mut all: Vec<Box<dyn Recorder + Send>> = Vec::new();
-        if let Some(events) = self.event_log().map_err(train_error)? {
-            all.push(Box::new(events));
-        }
+        let boxed = |log| Box::new(log) as Box<dyn Recorder + Send>;
+        let mut all = Vec::from_iter(self.event_log().map_err(train_error)?.map(boxed));
         if let Some(metrics) = self.metrics(self.identity.others.clone()).map_err(train_error)? {
             all.push(Box::new(MetricsRecorder::new(metrics)));
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::{
-    BestSettings, BestTest, LoopProgress, Recorder, StopReason, TestPacer, TestRecord,
+    BestSettings, BestTest, LookPacer, LoopProgress, Recorder, StopReason, TestPacer, TestRecord,
 };
 
 use crate::best_model::BestKeeper;
@@ -76,8 +76,7 @@ pub(crate) struct Coordinator<'a> {
     next_checkpoint: u64,
     checkpoint_time: Option<Instant>,
     rate_start: Option<RateStart>,
-    /// When it next looks at signals and the display; at once if not set.
-    next_look: Option<Instant>,
+    look: LookPacer,
     reason: Option<StopReason>,
     /// Whether the current test is made because the run ends: a run that continues from here does
     /// not know of it.
@@ -99,7 +98,7 @@ impl<'a> Coordinator<'a> {
             next_checkpoint: u64::MAX,
             checkpoint_time: None,
             rate_start: None,
-            next_look: None,
+            look: LookPacer::default(),
             reason: None,
             is_ending: false,
             stop_test: None,
@@ -195,7 +194,7 @@ impl<'a> Coordinator<'a> {
         self.checkpoint_if_due(now, link)?;
         self.report_progress(step, now, recorder).map_err(record_failure)?;
         self.stop_if_met(step, now, link)?;
-        self.plan_look(now);
+        self.look.plan(now);
         Ok(Done(()))
     }
 
@@ -348,7 +347,8 @@ impl<'a> Coordinator<'a> {
     #[inline]
     fn stop_reason(&self, step: u64, now: Instant) -> Option<StopReason> {
         let Stop { steps, seconds, test_loss, patience, .. } = self.config.stop;
-        if let Some(signal) = self.seen_signal(now) {
+        let is_look_due = self.look.is_due(now);
+        if let Some(signal) = is_look_due.then(|| self.config.context.stop_signal()).flatten() {
             Some(StopReason::Interrupted { signal })
         } else if steps.is_some_and(|steps| step >= steps) {
             Some(StopReason::Steps)

@@ -180,8 +180,7 @@ pub(crate) trait SparseLink: Link {
         false
     }
 
-    /// Makes the keys of a batch unique, and sorts them, as they must be to travel. A link that has
-    /// the parameters at hand prefetches them meanwhile.
+    /// Makes the keys of a batch unique, and sorts them, as they must be to travel.
     fn compact(&self, compactor: &mut Compactor, keys: &[u32], shared: Range<u32>) {
         compactor.compact(keys, shared);
     }

@@ -1,4 +1,4 @@
-//! What the coordinator reports of a run's progress, and when it looks beyond its loop.
+//! What the coordinator reports of a run's progress.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,30 +13,7 @@ const LEAST_RATE_TIME: Duration = Duration::from_millis(100);
 /// accesses to memory may take most of it.
 const LONG_FIRST_STEP: Duration = Duration::from_secs(2);
 
-/// How long a loop of short steps looks neither at signals nor at the display. A look calls the
-/// program, which takes longer than the rest of what follows a step.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-
 impl Coordinator<'_> {
-    /// Plans the next look at signals and the display, if one was due `now`.
-    #[inline]
-    pub(super) fn plan_look(&mut self, now: Instant) {
-        if self.is_look_due(now) {
-            self.next_look = Some(now + LOOK_INTERVAL);
-        }
-    }
-
-    #[inline]
-    fn is_look_due(&self, now: Instant) -> bool {
-        self.next_look.is_none_or(|at| now >= at)
-    }
-
-    /// The signal that asks the run to stop, if a look is due `now` and there was one.
-    #[inline]
-    pub(super) fn seen_signal(&self, now: Instant) -> Option<i32> {
-        if self.is_look_due(now) { self.config.context.stop_signal() } else { None }
-    }
-
     /// Reports progress, once there is a rate. The rate counts from the end of this worker's first
     /// step, which takes an untypical time; when the other workers made theirs is not known.
     #[inline]
@@ -46,7 +23,7 @@ impl Coordinator<'_> {
         now: Instant,
         recorder: &mut dyn Recorder,
     ) -> io::Result<()> {
-        if self.rate_start.is_some() && !self.is_look_due(now) {
+        if self.rate_start.is_some() && !self.look.is_due(now) {
             return Ok(());
         }
         let joined_at = self.config.joined_at;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use paceline_exchange::{Replica, shard_ranges};
-use paceline_model::{Compactor, ParamTable, SparseModel};
+use paceline_model::ParamTable::{Entries, Flat};
+use paceline_model::{Compactor, SparseModel};
 use paceline_net::{KeyedGradient, LinkError, LinkOutcome};
 use paceline_observe::{Phase, PhaseClock};
 
@@ -55,12 +56,8 @@ impl MeshLink<'_> {
 impl SparseLink for MeshLink<'_> {
     fn compact(&self, compactor: &mut Compactor, keys: &[u32], shared: Range<u32>) {
         match self.mesh.table() {
-            Some(ParamTable::Flat(table)) => {
-                compactor.compact_with(keys, shared, table.prefetcher());
-            }
-            Some(ParamTable::Entries(table)) => {
-                compactor.compact_with(keys, shared, table.prefetcher());
-            }
+            Some(Flat(table)) => compactor.compact_with(keys, shared, table.prefetcher()),
+            Some(Entries(table)) => compactor.compact_with(keys, shared, table.prefetcher()),
             None => compactor.compact(keys, shared),
         }
     }

@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use paceline_exchange::{ChunkMarks, SlotMark};
+use paceline_model::ParamTable::{self, Entries, Flat};
 use paceline_model::kernels::OwnLines;
-use paceline_model::{Compactor, ParamTable, SparseModel, Table};
+use paceline_model::{Compactor, SparseModel, Table};
 use paceline_net::LinkOutcome;
 use paceline_observe::{Phase, PhaseClock, TableUse};
 
@@ -205,13 +206,11 @@ impl Link for TableLink<'_> {
 }
 
 impl SparseLink for TableLink<'_> {
-    /// The order of the keys does not matter here.
+    /// The order does not matter here. Parameters are prefetched meanwhile.
     fn compact(&self, compactor: &mut Compactor, keys: &[u32], shared: Range<u32>) {
         match &self.shared.table {
-            ParamTable::Flat(table) => compactor.compact_unsorted(keys, shared, table.prefetcher()),
-            ParamTable::Entries(table) => {
-                compactor.compact_unsorted(keys, shared, table.prefetcher());
-            }
+            Flat(table) => compactor.compact_unsorted(keys, shared, table.prefetcher()),
+            Entries(table) => compactor.compact_unsorted(keys, shared, table.prefetcher()),
         }
     }
 
