@@ -115,6 +115,7 @@ fn a_pipe_or_a_device_in_place_of_a_runs_file_does_not_hold_up_a_command() {
         ("job.toml", report),
         ("worker_0/resources.csv", report),
         ("summary.json", resume),
+        ("worker_0/log.txt", resume),
         ("checkpoints/step-000000000004/manifest.json", resume),
         ("checkpoints/step-000000000004/worker-0.safetensors", resume),
     ] {

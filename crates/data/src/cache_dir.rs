@@ -3,8 +3,6 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -38,15 +36,6 @@ fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf
         .ok_or(DataError::NoCache)
 }
 
-/// Makes a directory of a cache, and those above it, that only its owner may read, unless it
-/// exists: what is cached shows the data that it was made of, which may be in a private file.
-///
-/// # Errors
-/// If it cannot be made, or is a file.
-pub fn make_private_dir(dir: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
-
 /// Removes the oldest files and directories of a cache, so that one more does not exceed `most`.
 /// Those whose names begin with a dot do not count.
 pub(crate) fn remove_oldest(dir: &Path, most: usize) {
@@ -66,23 +55,7 @@ pub(crate) fn remove_oldest(dir: &Path, most: usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
-
-    #[test]
-    fn only_its_owner_may_read_a_private_directory() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("cache/rows");
-        for _ in 0..2 {
-            make_private_dir(&path).unwrap();
-            let mode = fs::metadata(&path).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o700);
-        }
-        let file = path.join("file");
-        fs::write(&file, "").unwrap();
-        assert!(make_private_dir(&file).is_err());
-    }
 
     #[test]
     fn the_cache_is_where_the_environment_says() {

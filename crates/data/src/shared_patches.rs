@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use paceline_filemap::FileMap;
+use paceline_filemap::{FileMap, make_private_dir};
 use sha2::{Digest, Sha256};
 
-use crate::cache_dir::{cache_dir, make_private_dir, remove_oldest, unfinished};
+use crate::cache_dir::{cache_dir, remove_oldest, unfinished};
 use crate::image_bytes::FileIdentity;
 use crate::images::Images;
 use crate::lock::CacheLock;

@@ -17,6 +17,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod private_dir;
 mod regular_file;
 mod watched_files;
 
@@ -27,6 +28,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
+pub use private_dir::make_private_dir;
 pub use regular_file::{open_regular, read_regular};
 use watched_files::WatchGuard;
 pub use watched_files::{EXIT_CODE, report_with};

@@ -32,9 +32,9 @@
 //! - [`HttpServer`] owns the listening socket and the threads; dropping it ends both.
 //! - [`Request`] is a decoded request; [`Response`] is a complete response, or one that is streamed
 //!   (server-sent events) through a [`StreamWriter`].
-//! - [`Guard`] decides which requests are answered: on loopback it keeps other web sites out
-//!   and, if asked, other users; beyond loopback it requires a token. [`bind`] refuses to listen
-//!   beyond loopback without one.
+//! - [`Guard`] decides which requests are answered: on loopback it keeps other web sites out and,
+//!   if asked, other users; beyond loopback it requires a token. [`bind`] refuses to listen beyond
+//!   loopback without one.
 
 // The examples of the README are compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]

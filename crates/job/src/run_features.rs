@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::plan::{DataKind, Plan};
 
+/// The longest description of a table's features that is read, in bytes.
+const MAX_FEATURIZER_BYTES: u64 = 256 << 20;
+
 /// Whether two descriptions of tables turn every row into the same features. Numbers in JSON may
 /// differ in a digit that the featurisers do not have.
 fn are_same_features(a: &Value, b: &Value) -> bool {
@@ -29,7 +32,7 @@ fn are_same_features(a: &Value, b: &Value) -> bool {
 pub fn keep_features(run: &RunDir, input: &InputKind) -> Result<(), RunFileError> {
     let InputKind::Table { table } = input else { return Ok(()) };
     let path = run.path().join(files::FEATURIZER);
-    match std::fs::read(&path) {
+    match run.read(files::FEATURIZER, MAX_FEATURIZER_BYTES) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             run.write(files::FEATURIZER, table.to_string().as_bytes())
         }

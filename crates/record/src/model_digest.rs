@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::RunFileError;
 use crate::hex_digest::hex;
+use crate::model_reader::ModelReader;
 use crate::names::files;
 use crate::summary::{StoredSummary, read_summary};
 
@@ -25,6 +26,8 @@ pub fn check_model_digest(path: &Path) -> Result<(), RunFileError> {
         return Ok(());
     }
     let Some(expected) = kept_digest(&path.with_file_name(files::SUMMARY)) else { return Ok(()) };
+    // A file that claims another length than it has is not read to its end.
+    ModelReader::open(path)?;
     let found = digest_of(path)?;
     if found == expected {
         return Ok(());

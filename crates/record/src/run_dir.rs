@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use paceline_filemap::read_regular;
+use paceline_filemap::{make_private_dir, read_regular};
 use paceline_model::Layout;
 use paceline_observe::{BestTest, unix_seconds};
 
@@ -54,7 +54,7 @@ impl RunDir {
         if fs::read_dir(wanted).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(refused("it is not empty"));
         }
-        make_private(wanted).map_err(unwritable(wanted))?;
+        make_private_dir(wanted).map_err(unwritable(wanted))?;
         // Two runs may get here at once; the one that creates the first file owns the directory.
         match fs::File::create_new(wanted.join(files::JOB)) {
             Ok(_) => Self { path: wanted.to_owned(), is_reopened: false, _lock: None }.locked(),
@@ -140,14 +140,14 @@ impl RunDir {
     pub fn rejoin(path: &Path, task: &str) -> Result<Self, RunFileError> {
         let run = Self { path: path.to_owned(), is_reopened: false, _lock: None };
         let folder = run.task(task);
-        make_private(path).map_err(RunFileError::at("make the run directory", path))?;
+        make_private_dir(path).map_err(RunFileError::at("make the run directory", path))?;
         fs::create_dir_all(&folder).map_err(RunFileError::at("make the folder", &folder))?;
         Ok(run)
     }
 
     /// The directory of a run whose tasks join it later. It is created if it does not exist.
     pub fn prepare(path: &Path) -> Result<Self, RunFileError> {
-        make_private(path).map_err(RunFileError::at("make the run directory", path))?;
+        make_private_dir(path).map_err(RunFileError::at("make the run directory", path))?;
         Ok(Self { path: path.to_owned(), is_reopened: false, _lock: None })
     }
 
@@ -249,7 +249,7 @@ impl RunDir {
     /// The test of the best model that the run has kept so far, if it has kept one.
     pub fn best_test(&self) -> Result<Option<BestTest>, RunFileError> {
         let path = self.path.join(files::BEST_TEST);
-        let text = match read_regular(&path, MAX_TEST_BYTES) {
+        let text = match self.read(files::BEST_TEST, MAX_TEST_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(RunFileError::at("read", &path))?,
         };
@@ -259,6 +259,14 @@ impl RunDir {
                 path.display()
             ))
         })
+    }
+
+    /// The content of a file of the run.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not a regular file, or has more than `most` bytes.
+    pub fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        read_regular(&self.path.join(name), most)
     }
 
     /// Writes a file of the run unless it exists.
@@ -301,17 +309,6 @@ fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> RunFileError {
             ))
         }
         _ => RunFileError::at("make the run directory", path)(error),
-    }
-}
-
-/// Makes a private directory unless it exists. Directories above it are made as usual.
-fn make_private(path: &Path) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    match private().create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        made => made,
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use paceline_filemap::make_private_dir;
 use paceline_generate::CLICKS_VERSION;
 use sha2::{Digest as _, Sha256};
 
@@ -22,7 +23,7 @@ use super::row_reader::RowReader;
 use super::row_store::RowStore;
 use super::rows::SparseRows;
 use super::spec::{SparseKind, SparseSpec};
-use crate::cache_dir::{cache_dir, make_private_dir};
+use crate::cache_dir::cache_dir;
 use crate::error::DataError;
 use crate::hold_out::HoldOut;
 use crate::lock::CacheLock;
