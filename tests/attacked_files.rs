@@ -36,6 +36,24 @@ fn a_model_that_does_not_fit_into_memory_is_refused_before_the_start() {
 }
 
 #[test]
+fn a_network_whose_updates_do_not_fit_into_memory_is_refused_before_the_start() {
+    let sandbox = Sandbox::new();
+    let layers = r#"model.layers=[{kind="flatten"},{kind="dense",size=900000},
+                                  {kind="dense",size="classes"}]"#;
+    for (mode, needs) in [
+        ("single", "(2.9 GB for its parameters, 5.7 GB for its optimizer's state and 231 MB for"),
+        ("mirrored", "(2.9 GB for its parameters, 2.9 GB for the gradient and 231 MB for"),
+    ] {
+        let mode = format!("cluster.mode={mode}");
+        let args = ["train", "--run-dir", "run", "--set", layers, "--set", &mode];
+        let output = finish(start(&mut limited(&sandbox, 4_000_000, &args)));
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert_says(&output.stderr, &["model.layers.1 is the largest layer", needs]);
+        assert!(!sandbox.path("run").exists(), "nothing has started");
+    }
+}
+
+#[test]
 fn a_cache_that_shrinks_during_a_run_is_an_error_that_names_it() {
     let sandbox = Sandbox::new();
     let cache = sandbox.path("cache");

@@ -1,5 +1,6 @@
 //! Checks a plan's network against its data and this machine's memory, before anything starts.
 
+use paceline_engine::Mode;
 use paceline_job::{DataShape, ModelKind, NetworkPlan, Plan, Problem, RawJob};
 use paceline_model::{Architecture, memory_text};
 use paceline_terminal::counted;
@@ -7,7 +8,7 @@ use paceline_terminal::counted;
 use crate::Failure;
 use crate::model_memory::memory_here;
 
-/// The memory that a network needs in each worker, in bytes. Optimizer and exchange need more.
+/// The memory that a network needs in each worker, in bytes. Updates and exchange need more.
 pub(crate) struct NetworkMemory {
     /// For the parameters.
     pub(crate) parameters: u64,
@@ -34,10 +35,7 @@ pub(crate) fn check_network(job: &RawJob, plan: &Plan, shape: DataShape) -> Resu
     let (Some(architecture), ModelKind::Network(network)) = (architecture, &plan.model) else {
         return Ok(());
     };
-    match memory_problem(job, plan, network, &architecture) {
-        Some(problem) => Err(problem.into()),
-        None => Ok(()),
-    }
+    memory_problem(job, plan, network, &architecture).map_or(Ok(()), |problem| Err(problem.into()))
 }
 
 /// Why this machine's memory is too small for a plan's network, if it is.
@@ -49,17 +47,22 @@ pub(crate) fn memory_problem(
 ) -> Option<Problem> {
     let NetworkMemory { parameters, values, examples } =
         NetworkMemory::of(plan, network, architecture);
-    let needed = parameters.saturating_add(values);
+    let states = plan.optimizer.optimizer().state_names().len() as u64;
+    let (updates, what) = match plan.cluster.mode {
+        Mode::Single => (states * parameters, "its optimizer's state"),
+        _ => (parameters, "the gradient"),
+    };
+    let needed = parameters + updates + values;
     let here = memory_here().filter(|here| needed > *here)?;
-    let [needed, parameters, values, here] =
-        [needed, parameters, values, here].map(|bytes| memory_text(bytes.into()));
+    let [needed, own, updates, values, here] =
+        [needed, parameters, updates, values, here].map(|bytes| memory_text(bytes.into()));
     let message = format!(
-        "is the largest layer of a network that needs {needed} ({parameters} for its parameters \
-         and {values} for {}), but there are only {here} of memory; use smaller sizes",
+        "is the largest layer of a network that needs {needed} ({own} for its parameters, \
+         {updates} for {what} and {values} for {}), but there are only {here} of memory; use \
+         smaller sizes",
         counted(examples as u64, "example")
     );
-    let largest = largest_layer(architecture, examples);
-    Some(job.layer_problem(network, largest, message))
+    Some(job.layer_problem(network, largest_layer(architecture, examples), message))
 }
 
 /// The layer with the most parameters and values.
