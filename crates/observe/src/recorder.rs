@@ -347,8 +347,11 @@ impl Recorder for Vec<Box<dyn Recorder + Send>> {
     }
 
     fn finish(&mut self, success: bool) -> io::Result<()> {
-        let finished = self.iter_mut().map(|recorder| recorder.finish(success));
-        finished.fold(Ok(()), |before, this| before.and(this))
+        let mut finished = Ok(());
+        for recorder in self {
+            finished = finished.and(recorder.finish(success));
+        }
+        finished
     }
 }
 
