@@ -201,7 +201,7 @@ fn train_in_terminal(sandbox: &Sandbox, columns: &str, args: &[&str]) -> String 
 #[test]
 fn a_terminal_gets_a_bar_with_everything_on_it() {
     let sandbox = Sandbox::new();
-    let args = ["--set", "train.stop={seconds=0.6}", "--set", "train.evaluate.every=20"];
+    let args = ["--set", "train.stop={seconds=2}", "--set", "train.evaluate.every=20"];
     for columns in [80, 120] {
         let shown = train_in_terminal(&sandbox, &columns.to_string(), &args);
         let frames: Vec<_> = shown.split(['\r', '\n']).collect();

@@ -260,10 +260,10 @@ impl Gradient<'_> {
                 let Some(dy) = dy.get(first..).and_then(<[S::f32s]>::first_chunk::<M>) else {
                     break;
                 };
-                for k in 0..K {
+                for (k, sums) in sums.iter_mut().enumerate() {
                     let Some(x) = load(simd, self.image, at + k) else { break };
-                    for m in 0..M {
-                        sums[k][m] = simd.mul_add_e_f32s(x, dy[m], sums[k][m]);
+                    for (sum, dy) in sums.iter_mut().zip(dy) {
+                        *sum = simd.mul_add_e_f32s(x, *dy, *sum);
                     }
                 }
                 at += sizes.row;
