@@ -205,7 +205,9 @@ fn a_worker_that_joins_has_the_name_that_its_certificate_states() {
         let args = [&args[..], &["--cert", &cert, "--key", &key]].concat();
         RunningProcess::start(&mut run.sandbox.command(&args), run.run().path)
     };
-    join("worker-2").wait_for("has joined");
+    // It lives on: losing it would end the run.
+    let mut joined = join("worker-2");
+    joined.wait_for("has joined");
     run.wait_for_log("ps:0", "worker:2 has joined");
     // A server's certificate is none of a worker.
     let output = join("ps-1").finish_task();
