@@ -15,6 +15,9 @@ use super::segment::{
 };
 use crate::batch::prefetch;
 
+/// Decoding vectors of keys reads at most this many bytes behind a row.
+const READ_BEHIND: usize = 16;
+
 /// Rows in a map. Everything is checked before a store is handed out.
 #[derive(Debug)]
 pub(crate) struct RowStore {
@@ -246,11 +249,17 @@ impl RowStore {
     /// The bytes of a row.
     #[inline]
     fn row_bytes(&self, place: RowPlace) -> &[u8] {
+        self.bytes_from(place, 0)
+    }
+
+    /// The bytes of a row, and some behind them.
+    #[inline]
+    fn bytes_from(&self, place: RowPlace, behind: usize) -> &[u8] {
         let (segment, row) = self.at(place);
         let index = &self.map[segment.sections.index.clone()];
         let range = row_start(index, row).zip(row_start(index, row + 1));
         let rows = &self.map[segment.sections.rows.clone()];
-        range.and_then(|(start, end)| rows.get(start..end)).unwrap_or_default()
+        range.and_then(|(start, end)| rows.get(start..end + behind)).unwrap_or_default()
     }
 
     /// Prefetches a row's part of the index into the processor's cache.
@@ -266,6 +275,6 @@ impl RowStore {
     /// was prefetched before.
     #[inline]
     pub(crate) fn prefetch_row(&self, place: RowPlace) {
-        prefetch(self.row_bytes(place));
+        prefetch(self.bytes_from(place, READ_BEHIND));
     }
 }

@@ -97,8 +97,10 @@ impl BlockKernel for Avx2Keys {
         let eights = out.as_chunks_mut::<8>().0.iter_mut();
         // At least two rounds, which is enough for most rows: a number that is easy to predict.
         for (round, eight) in eights.take(count.div_ceil(8).max(2)).enumerate() {
-            let from = at + round * bits;
-            let (low, high) = (half(window, from), half(window, from + bits / 2));
+            // What is behind the keys may lie in memory that was not prefetched.
+            let from = |first, place| if first < count { place } else { at };
+            let low = half(window, from(8 * round, at + round * bits));
+            let high = half(window, from(8 * round + 4, at + round * bits + bits / 2));
             let both = avx2._mm256_shuffle_epi8(avx._mm256_set_m128i(high, low), bytes);
             let keys = avx2._mm256_and_si256(avx2._mm256_srlv_epi32(both, shifts), mask);
             *eight = cast(avx2._mm256_min_epu32(keys, last));
