@@ -7,7 +7,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::tile::{TileRows, tiles};
+use crate::tile::{ROWS, TileRows, tiles};
 use crate::vectors::Vectors;
 
 /// The least pixels of a row: no vector is longer.
@@ -88,6 +88,27 @@ fn load<S: Simd>(_: S, values: &[f32], at: usize) -> Option<S::f32s> {
     S::as_simd_f32s(values.get(at..at + S::F32_LANES)?).0.first().copied()
 }
 
+/// A pass over the channels of the output.
+trait OutputPass {
+    /// Works on `M` channels, from `first` on.
+    fn outputs<S: Simd, const M: usize>(&mut self, simd: S, first: usize);
+}
+
+/// Runs a pass, some channels at a time.
+#[inline(always)]
+fn run_pass<S: Simd>(simd: S, channels: usize, pass: &mut impl OutputPass) {
+    for TileRows { first, count } in tiles(channels) {
+        match count {
+            1 => pass.outputs::<S, 1>(simd, first),
+            2 => pass.outputs::<S, 2>(simd, first),
+            3 => pass.outputs::<S, 3>(simd, first),
+            4 => pass.outputs::<S, 4>(simd, first),
+            5 => pass.outputs::<S, 5>(simd, first),
+            _ => pass.outputs::<S, ROWS>(simd, first),
+        }
+    }
+}
+
 struct Forward<'a> {
     sizes: PlaneConv,
     image: &'a [f32],
@@ -101,21 +122,12 @@ impl WithSimd for Forward<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        for TileRows { first, count } in tiles(self.sizes.outputs) {
-            match count {
-                1 => self.outputs::<S, 1>(simd, first),
-                2 => self.outputs::<S, 2>(simd, first),
-                3 => self.outputs::<S, 3>(simd, first),
-                4 => self.outputs::<S, 4>(simd, first),
-                5 => self.outputs::<S, 5>(simd, first),
-                _ => self.outputs::<S, 6>(simd, first),
-            }
-        }
+        let channels = self.sizes.outputs;
+        run_pass(simd, channels, &mut self);
     }
 }
 
-impl Forward<'_> {
-    /// Computes `M` channels of the output, from `first` on.
+impl OutputPass for Forward<'_> {
     #[inline(always)]
     fn outputs<S: Simd, const M: usize>(&mut self, simd: S, first: usize) {
         let positions = self.sizes.width.div_ceil(S::F32_LANES);
@@ -129,7 +141,9 @@ impl Forward<'_> {
             }
         }
     }
+}
 
+impl Forward<'_> {
     /// Computes `P` vectors of pixels, from a position on.
     #[inline(always)]
     fn pixels<S: Simd, const M: usize, const P: usize>(
@@ -189,16 +203,29 @@ impl WithSimd for Gradient<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         self.arrange::<S>();
-        for TileRows { first, count } in tiles(self.sizes.outputs) {
-            match count {
-                1 => self.outputs::<S, 1>(simd, first),
-                2 => self.outputs::<S, 2>(simd, first),
-                3 => self.outputs::<S, 3>(simd, first),
-                4 => self.outputs::<S, 4>(simd, first),
-                5 => self.outputs::<S, 5>(simd, first),
-                _ => self.outputs::<S, 6>(simd, first),
+        let channels = self.sizes.outputs;
+        run_pass(simd, channels, &mut self);
+    }
+}
+
+impl OutputPass for Gradient<'_> {
+    #[inline(always)]
+    fn outputs<S: Simd, const M: usize>(&mut self, simd: S, first: usize) {
+        let [rows, columns] = self.sizes.kernel;
+        let most = if S::REGISTER_COUNT >= 32 { TAPS } else { TAPS - 1 };
+        for ky in 0..rows {
+            let mut kx = 0;
+            while kx < columns {
+                let count = most.min(columns - kx);
+                match count {
+                    1 => self.taps::<S, M, 1>(simd, first, ky, kx),
+                    2 => self.taps::<S, M, 2>(simd, first, ky, kx),
+                    _ => self.taps::<S, M, TAPS>(simd, first, ky, kx),
+                }
+                kx += count;
             }
         }
+        self.bias::<S, M>(simd, first);
     }
 }
 
@@ -220,26 +247,6 @@ impl Gradient<'_> {
                 }
             }
         }
-    }
-
-    /// Adds the products of `M` channels, from `first` on.
-    #[inline(always)]
-    fn outputs<S: Simd, const M: usize>(&mut self, simd: S, first: usize) {
-        let [rows, columns] = self.sizes.kernel;
-        let most = if S::REGISTER_COUNT >= 32 { TAPS } else { TAPS - 1 };
-        for ky in 0..rows {
-            let mut kx = 0;
-            while kx < columns {
-                let count = most.min(columns - kx);
-                match count {
-                    1 => self.taps::<S, M, 1>(simd, first, ky, kx),
-                    2 => self.taps::<S, M, 2>(simd, first, ky, kx),
-                    _ => self.taps::<S, M, TAPS>(simd, first, ky, kx),
-                }
-                kx += count;
-            }
-        }
-        self.bias::<S, M>(simd, first);
     }
 
     /// Adds the products of `K` neighbouring taps.
