@@ -31,7 +31,7 @@ pub enum DriveLimit {
 /// What was done.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveResult {
-    /// Inputs that the target has read.
+    /// FuzzInputs that the target has read.
     pub inputs: u64,
     /// How long that took, in seconds.
     pub seconds: f64,
@@ -56,7 +56,7 @@ pub fn drive_from(target: &FuzzTarget, first: u64, limit: DriveLimit, seed: u64)
     let started = Instant::now();
     let (is_over, current) = (AtomicBool::new(false), AtomicU64::new(0));
     let inputs = thread::scope(|scope| {
-        scope.spawn(|| watch(target.name, &is_over, &current));
+        scope.spawn(|| watch(target, seed, &is_over, &current));
         let driven = catch_unwind(AssertUnwindSafe(|| call(target, first, limit, seed, &current)));
         is_over.store(true, Ordering::Relaxed);
         driven.unwrap_or_else(|panic| resume_unwind(panic))
@@ -77,9 +77,8 @@ fn check_memory(name: &str) -> f64 {
 
 /// Calls the target until the limit. Returns the number of inputs.
 fn call(target: &FuzzTarget, first: u64, limit: DriveLimit, seed: u64, current: &AtomicU64) -> u64 {
-    let seeds = (target.seeds)();
-    let mut mutator = Mutator::new(seeds.clone(), seed);
-    let (mut input, started) = (Vec::new(), Instant::now());
+    let (mut inputs, mut input) = (FuzzInputs::new(target, seed), Vec::new());
+    let started = Instant::now();
     for number in 0.. {
         let is_over = match limit {
             DriveLimit::Inputs(most) => number >= most,
@@ -88,10 +87,7 @@ fn call(target: &FuzzTarget, first: u64, limit: DriveLimit, seed: u64, current: 
         if is_over {
             return number;
         }
-        match seeds.get(number as usize) {
-            Some(seed) => input.clone_from(seed),
-            None => mutator.next(&mut input),
-        }
+        inputs.next(&mut input);
         current.store(number, Ordering::Relaxed);
         if number < first {
             continue;
@@ -104,18 +100,42 @@ fn call(target: &FuzzTarget, first: u64, limit: DriveLimit, seed: u64, current: 
             }
         }));
         if let Err(panic) = result {
-            let path = std::env::temp_dir().join(format!("paceline-fuzz-{}", target.name));
-            let _ = std::fs::write(&path, &input);
-            let at = path.display();
-            eprintln!("{}: input {number} of seed {seed} fails; it is in {at}", target.name);
+            report(target, &input, &format!("input {number} of seed {seed} fails"));
             resume_unwind(panic);
         }
     }
     0
 }
 
+/// The inputs of a target: its seeds, and then changed ones.
+struct FuzzInputs {
+    seeds: std::vec::IntoIter<Vec<u8>>,
+    mutator: Mutator,
+}
+
+impl FuzzInputs {
+    fn new(target: &FuzzTarget, seed: u64) -> Self {
+        let seeds = (target.seeds)();
+        Self { mutator: Mutator::new(seeds.clone(), seed), seeds: seeds.into_iter() }
+    }
+
+    fn next(&mut self, input: &mut Vec<u8>) {
+        match self.seeds.next() {
+            Some(seed) => *input = seed,
+            None => self.mutator.next(input),
+        }
+    }
+}
+
+/// Writes an input to a file, and says what it does.
+fn report(target: &FuzzTarget, input: &[u8], what: &str) {
+    let path = std::env::temp_dir().join(format!("paceline-fuzz-{}", target.name));
+    let _ = std::fs::write(&path, input);
+    eprintln!("{}: {what}; it is in {}", target.name, path.display());
+}
+
 /// Ends the process if one input takes too long.
-fn watch(name: &str, is_over: &AtomicBool, current: &AtomicU64) {
+fn watch(target: &FuzzTarget, seed: u64, is_over: &AtomicBool, current: &AtomicU64) {
     let (mut last, mut since) = (u64::MAX, Instant::now());
     while !is_over.load(Ordering::Relaxed) {
         let now = current.load(Ordering::Relaxed);
@@ -123,7 +143,11 @@ fn watch(name: &str, is_over: &AtomicBool, current: &AtomicU64) {
             (last, since) = (now, Instant::now());
         }
         if since.elapsed() > INPUT_LIMIT {
-            eprintln!("{name}: input {now} takes longer than {INPUT_LIMIT:?}");
+            // The thread that reads it keeps it, but the same seed makes it once more.
+            let (mut inputs, mut input) = (FuzzInputs::new(target, seed), Vec::new());
+            (0..=now).for_each(|_| inputs.next(&mut input));
+            let what = format!("input {now} of seed {seed} takes longer than {INPUT_LIMIT:?}");
+            report(target, &input, &what);
             std::process::abort();
         }
         thread::sleep(Duration::from_millis(20));

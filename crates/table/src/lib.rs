@@ -70,6 +70,8 @@ mod table_file;
 mod table_reader;
 mod table_text;
 mod text_format;
+#[cfg(feature = "parquet")]
+mod thrift;
 mod word_table;
 mod words;
 

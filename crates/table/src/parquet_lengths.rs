@@ -10,7 +10,8 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::Result;
 
-use crate::parquet_pages::{MemoryClaim, take_unsigned, unsound};
+use crate::parquet_pages::{MemoryClaim, unsound};
+use crate::thrift::take_unsigned;
 
 /// The longest page of texts that share their beginnings: each may become as long as the page.
 const MOST_SHARED_BYTES: usize = 16 << 20;

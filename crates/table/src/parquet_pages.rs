@@ -1,27 +1,49 @@
-//! Checks what the pages of a Parquet file claim, before the library makes room for it.
+//! Checks what a Parquet file says of itself, before the library believes it.
 //!
 //! A page's header says how long the page is when it is unpacked, and the header of a dictionary
 //! how many values it has. The library takes both at their word and clears that much memory, so a
-//! file of two kilobytes could take seven gigabytes. [`CheckedPages`] stands between the library
-//! and the file: when the library asks for the bytes of a page, it has just read their header.
+//! file of two kilobytes could take seven gigabytes. It also counts the elements of lists that it
+//! does not know one by one, although there may be more of them than bytes. [`check_footer`] looks
+//! at the description of the whole file first. [`CheckedPages`] stands between the library and the
+//! pages, and gives the library no header that it has not read itself.
 
 use std::fs::File;
-use std::io::BufReader;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
+use bytes::buf::Reader;
+use bytes::{Buf, Bytes};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
+
+use crate::thrift::{I32, STRUCT, TRUE, ThriftInput};
 
 /// How many bytes the pages of all columns together may claim beyond [`MOST_TIMES`] their size in
 /// the file. A usual page has 1 MB.
 const MOST_BYTES: u64 = 128 << 20;
 /// How many times as long any page may become when it is unpacked.
 const MOST_TIMES: u64 = 100;
-/// The longest header, in bytes. A header contains the least and the greatest of its page's texts,
-/// which may be long.
+/// How many bytes are read for a header at first, and how many times as many if it is longer: it
+/// contains the least and the greatest of its page's texts, which may be long.
+const HEADER_BYTES: u64 = 4 << 10;
+const MORE_TIMES: u64 = 16;
+/// The longest header, in bytes.
 const LONGEST_HEADER: u64 = 16 << 20;
+/// The end of a file: the length of the footer before it, and what makes the file one of these.
+const END_BYTES: u64 = 8;
+const MAGIC: &[u8] = b"PAR1";
+
+/// Checks the footer of a file. Whether the file ends with one is left to the library.
+pub(crate) fn check_footer(file: &File) -> Result<()> {
+    let Some(end_at) = file.len().checked_sub(END_BYTES) else { return Ok(()) };
+    let end = file.get_bytes(end_at, END_BYTES as usize)?;
+    let (Some(length), MAGIC) = (end.first_chunk(), &end[4..]) else { return Ok(()) };
+    let length = u32::from_le_bytes(*length);
+    let Some(start) = end_at.checked_sub(length.into()) else { return Ok(()) };
+    let footer = file.get_bytes(start, length as usize)?;
+    let sound = ThriftInput(&footer).skip_with_lists(STRUCT, 0);
+    sound.ok_or_else(|| unsound("an unusual footer"))
+}
 
 /// A part of [`MOST_BYTES`], which all columns share.
 pub(crate) struct MemoryClaim {
@@ -52,8 +74,8 @@ pub(crate) struct CheckedPages {
 }
 
 struct PageReads {
-    /// Where the library began to read, the last two times.
-    reads: [u64; 2],
+    /// Where the last two headers end, and what they claim.
+    headers: [(u64, PageClaims); 2],
     /// What the longest page claims beyond [`MOST_TIMES`] its bytes.
     claim: MemoryClaim,
 }
@@ -61,21 +83,30 @@ struct PageReads {
 impl CheckedPages {
     /// A column of a file, with a claim of its own.
     pub(crate) fn new(file: &File, claim: MemoryClaim) -> Result<Self> {
-        let state = Mutex::new(PageReads { reads: [0; 2], claim });
+        let state = Mutex::new(PageReads { headers: Default::default(), claim });
         Ok(Self { file: file.try_clone()?, state })
     }
 
-    /// Checks the header of the page at `start` with a length of `packed`.
+    /// The header at a place, and what it claims.
+    fn header(&self, start: u64) -> Result<(Bytes, PageClaims)> {
+        let (left, mut most) = (self.len().saturating_sub(start), HEADER_BYTES);
+        loop {
+            let bytes = self.file.get_bytes(start, most.min(left) as usize)?;
+            if let Some((claims, length)) = PageClaims::parse(&bytes) {
+                return Ok((bytes.slice(..length), claims));
+            }
+            if most >= left.min(LONGEST_HEADER) {
+                return Err(unsound("a page with an unusual header"));
+            }
+            most *= MORE_TIMES;
+        }
+    }
+
+    /// Checks the page of `packed` bytes at `start` by the header in front of it.
     fn check(&self, start: u64, packed: u64) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let header_at = state.reads.into_iter().filter(|&read| read < start).max();
-        let header_at = header_at.ok_or_else(|| unsound("a page without a header"))?;
-        if start - header_at > LONGEST_HEADER {
-            return Err(unsound("a page with a header of more than 16 MB"));
-        }
-        let header = self.file.get_bytes(header_at, (start - header_at) as usize)?;
-        let claims = PageClaims::parse(&header);
-        let claims = claims.ok_or_else(|| unsound("a page with an unusual header"))?;
+        let header = state.headers.iter().find(|&&(end, _)| end == start);
+        let (_, claims) = *header.ok_or_else(|| unsound("a page without a header"))?;
         if claims.dictionary_values > claims.unpacked {
             return Err(unsound("a dictionary with more values than bytes"));
         }
@@ -95,20 +126,6 @@ pub(crate) fn unsound(what: &str) -> ParquetError {
     ParquetError::General(format!("it has {what}"))
 }
 
-/// Takes a number of as many bytes as it needs, the lowest first, from the beginning. `None` if
-/// the bytes do not begin with one.
-pub(crate) fn take_unsigned(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for at in 0..10 {
-        let byte = bytes.split_off_first()?;
-        value |= u64::from(byte & 0x7f) << (7 * at);
-        if *byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
-}
-
 impl Length for CheckedPages {
     fn len(&self) -> u64 {
         self.file.len()
@@ -116,12 +133,15 @@ impl Length for CheckedPages {
 }
 
 impl ChunkReader for CheckedPages {
-    type T = BufReader<File>;
+    type T = Reader<Bytes>;
 
+    /// The header of the page at a place, and nothing behind it. The library reads no other bytes
+    /// this way.
     fn get_read(&self, start: u64) -> Result<Self::T> {
+        let (header, claims) = self.header(start)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.reads = [state.reads[1], start];
-        self.file.get_read(start)
+        state.headers = [state.headers[1], (start + header.len() as u64, claims)];
+        Ok(header.reader())
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
@@ -139,32 +159,17 @@ struct PageClaims {
     dictionary_values: u64,
 }
 
-// Types of fields in the compact form of Thrift. The type of a flag is its value.
-const TRUE: u8 = 1;
-const FALSE: u8 = 2;
-const BYTE: u8 = 3;
-const I16: u8 = 4;
-const I32: u8 = 5;
-const I64: u8 = 6;
-const DOUBLE: u8 = 7;
-const BINARY: u8 = 8;
-const STRUCT: u8 = 12;
-
-/// How deep structs are nested at most, with fields of later versions of the format.
-const MOST_DEPTH: u8 = 8;
-
 /// The types of the fields of a header's structs, by their numbers from 1. The library reads a
 /// field by its number alone, so this module and the library would read a field of another type
 /// differently.
 const DATA_PAGE: &[u8] = &[I32, I32, I32, I32, STRUCT];
 const DICTIONARY_PAGE: &[u8] = &[I32, I32, TRUE];
 const DATA_PAGE_V2: &[u8] = &[I32, I32, I32, I32, I32, I32, TRUE, STRUCT];
-const STATISTICS: &[u8] = &[BINARY, BINARY, I64, I64, BINARY, BINARY, TRUE, TRUE, I64];
 
 impl PageClaims {
-    /// Reads a header, which must end with the bytes.
-    fn parse(header: &[u8]) -> Option<Self> {
-        let (mut input, mut claims, mut number) = (ThriftInput(header), Self::default(), 0);
+    /// Reads the header that some bytes begin with. Returns its length as well.
+    fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
+        let (mut input, mut claims, mut number) = (ThriftInput(bytes), Self::default(), 0);
         while let Some(kind) = input.field(&mut number)? {
             match (number, kind) {
                 (2, I32) => claims.unpacked = u64::try_from(input.int32()?).ok()?,
@@ -180,75 +185,7 @@ impl PageClaims {
                 (_, kind) => input.skip(kind, &[], 0)?,
             }
         }
-        input.0.is_empty().then_some(claims)
-    }
-}
-
-/// The rest of a header. Every function returns `None` if the bytes are not what it reads.
-struct ThriftInput<'a>(&'a [u8]);
-
-impl ThriftInput<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        self.0.split_off_first().copied()
-    }
-
-    fn int64(&mut self) -> Option<i64> {
-        let value = take_unsigned(&mut self.0)?;
-        Some((value >> 1) as i64 ^ -((value & 1) as i64))
-    }
-
-    fn int32(&mut self) -> Option<i32> {
-        i32::try_from(self.int64()?).ok()
-    }
-
-    /// The type of the next field of a struct, after the field with this number, which becomes its
-    /// own. The inner `None` stands for the struct's end.
-    fn field(&mut self, number: &mut i64) -> Option<Option<u8>> {
-        let head = self.byte()?;
-        if head == 0 {
-            return Some(None);
-        }
-        let step = i64::from(head >> 4);
-        // A number that does not grow is written in full.
-        *number = if step == 0 { self.int64()? } else { *number + step };
-        Some(Some(head & 0xf))
-    }
-
-    /// Reads a struct whose first fields have these types. Returns the first one if that is an
-    /// `I32`, or 0.
-    fn plain_struct(&mut self, types: &[u8], depth: u8) -> Option<i32> {
-        let (mut number, mut first) = (0, 0);
-        while let Some(kind) = self.field(&mut number)? {
-            let place = usize::try_from(number.checked_sub(1)?).ok()?;
-            let expected = types.get(place).copied().unwrap_or(kind);
-            if expected != kind && (expected, kind) != (TRUE, FALSE) {
-                return None;
-            }
-            match (place, kind) {
-                (0, I32) => first = self.int32()?,
-                _ if place < types.len() => self.skip(kind, STATISTICS, depth)?,
-                _ => self.skip(kind, &[], depth)?,
-            }
-        }
-        Some(first)
-    }
-
-    /// Reads a field of this type; if it is a struct, its first fields have the other types.
-    fn skip(&mut self, kind: u8, types: &[u8], depth: u8) -> Option<()> {
-        match kind {
-            TRUE | FALSE => {}
-            BYTE => drop(self.byte()?),
-            I32 => drop(self.int32()?),
-            I16 | I64 => drop(self.int64()?),
-            DOUBLE => drop(self.0.split_off(..8)?),
-            BINARY => {
-                let length = usize::try_from(take_unsigned(&mut self.0)?).ok()?;
-                self.0.split_off(..length)?;
-            }
-            STRUCT if depth < MOST_DEPTH => drop(self.plain_struct(types, depth + 1)?),
-            _ => return None,
-        }
-        Some(())
+        Some((claims, bytes.len() - input.0.len()))
     }
 }
 

@@ -21,7 +21,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use crate::parquet_cell::{CellForm, put, put_field};
 use crate::parquet_lengths::CheckedLengths;
-use crate::parquet_pages::{CheckedPages, MemoryClaim, unsound};
+use crate::parquet_pages::{CheckedPages, MemoryClaim, check_footer, unsound};
 use crate::table_text::MOST_COLUMNS;
 use crate::text_format::PARQUET_FORMAT;
 
@@ -71,7 +71,11 @@ impl ParquetText {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let refused = |what: String| DataError::Sparse { path: path.into(), what };
         let file = File::open(path).map_err(DataError::io("open", path))?;
-        let reader = caught(|| SerializedFileReader::new(file.try_clone()?)).map_err(|error| {
+        let reader = caught(|| {
+            check_footer(&file)?;
+            SerializedFileReader::new(file.try_clone()?)
+        });
+        let reader = reader.map_err(|error| {
             refused(format!("not a sound Parquet file: {error}; write it again"))
         })?;
         let schema = reader.metadata().file_metadata().schema_descr();

@@ -224,7 +224,12 @@ fn a_damaged_nested_or_bad_parquet_file_is_refused_with_its_row() {
 
 /// Numbers of a page's header, in the form that Thrift gives them.
 fn thrift(number: u64) -> Vec<u8> {
-    let mut rest = number << 1;
+    thrift_count(number << 1)
+}
+
+/// The length of a list, in that form.
+fn thrift_count(count: u64) -> Vec<u8> {
+    let mut rest = count;
     let mut bytes = Vec::new();
     while rest >= 0x80 {
         bytes.push(rest as u8 | 0x80);
@@ -250,6 +255,35 @@ fn a_page_that_claims_much_more_than_it_has_is_refused_before_it_gets_room() {
             (size, "pages that would take 1024 MB when they are unpacked"),
             (values, "a dictionary with more values than bytes"),
         ] {
+            fs::write(&path, hostile).unwrap();
+            let error = open(path.clone(), &[]).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
+
+/// A field with a list, of whose elements only the number is there.
+fn list_of(kind: u8, count: u64) -> Vec<u8> {
+    [&[0x09][..], &thrift(99), &[0xf0 | kind], &thrift_count(count)].concat()
+}
+
+#[test]
+fn lists_of_far_more_elements_than_bytes_are_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("table.parquet");
+    write(&path, Compression::SNAPPY);
+    let sound = fs::read(&path).unwrap();
+    let (rest, end) = sound.split_at(sound.len() - 8);
+    let footer_bytes = u32::from_le_bytes(*end.first_chunk().unwrap());
+    let (double, flag) = (7, 1);
+    for kind in [double, flag] {
+        let lists = list_of(kind, 0x7fff_ffff).repeat(100);
+        // A header that begins with them.
+        let header = [&sound[..4], &lists, &sound[4..]].concat();
+        // A footer that ends with them.
+        let length = (footer_bytes + lists.len() as u32).to_le_bytes();
+        let footer = [&rest[..rest.len() - 1], &lists, &[0], &length, b"PAR1"].concat();
+        for (hostile, says) in [(header, "unusual header"), (footer, "unusual footer")] {
             fs::write(&path, hostile).unwrap();
             let error = open(path.clone(), &[]).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
