@@ -31,7 +31,7 @@ pub enum DriveLimit {
 /// What was done.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveResult {
-    /// FuzzInputs that the target has read.
+    /// Inputs that the target has read.
     pub inputs: u64,
     /// How long that took, in seconds.
     pub seconds: f64,
