@@ -17,6 +17,10 @@ use crate::error::PlaceError;
 pub const TF_CONFIG: &str = "TF_CONFIG";
 /// The remark on addresses that are a map instead of a list.
 const SPARSE_MAP: &str = "is a sparse map, which may not list all tasks";
+/// The end of the remark on a part of the cluster that is not understood.
+const IGNORED: &str = "is not a known role and is ignored";
+/// The names of roles.
+const ROLES: &str = "it must be chief, master, worker, ps or evaluator";
 /// The port of an address that has none.
 const DEFAULT_PORT: u16 = 2222;
 /// The largest cluster.
@@ -67,7 +71,11 @@ impl Cluster {
         };
         let task = read_task(task)?;
         if addresses.is_empty() && task.role != Role::Evaluator {
-            return Ok(None);
+            // Every process that a manager starts this way would make a run of its own.
+            return match remarks.iter().find(|remark| remark.ends_with(IGNORED)) {
+                Some(remark) => Err(format!("{remark}, so that no task is left; {ROLES}")),
+                None => Ok(None),
+            };
         }
         let mut cluster = Self { task, addresses, remarks };
         cluster.inspect()?;
@@ -135,7 +143,7 @@ fn read_job(
     remarks: &mut Vec<String>,
 ) -> Result<(), String> {
     let Some(role) = Role::parse(job) else {
-        remarks.push(format!("cluster.{job} is not a known role and is ignored"));
+        remarks.push(format!("cluster.{} {IGNORED}", job.escape_debug()));
         return Ok(());
     };
     if job == "master" {
@@ -188,9 +196,7 @@ fn read_task(task: &Value) -> Result<Task, String> {
         Value::String(name) => name.clone(),
         other => return Err(format!("task.type is {other}, not text")),
     };
-    let role = Role::parse(&name).ok_or(format!(
-        "task.type is {name:?}; it must be chief, master, worker, ps or evaluator"
-    ))?;
+    let role = Role::parse(&name).ok_or(format!("task.type is {name:?}; {ROLES}"))?;
     let index = match &task["index"] {
         Value::Null => Some(0),
         Value::Number(number) => number.as_u64().map(|number| number as usize),
@@ -209,6 +215,15 @@ mod tests {
 
     fn read(text: &str) -> Cluster {
         Cluster::parse(text).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_cluster_without_any_known_role_is_refused_and_its_text_is_escaped() {
+        let text =
+            r#"{"cluster": {"workers\u001b\n": ["a:1", "b:1"]}, "task": {"type": "worker"}}"#;
+        let error = Cluster::parse(text).unwrap_err();
+        assert!(error.starts_with(r"cluster.workers\u{1b}\n is not a known role"), "{error}");
+        assert!(error.ends_with("chief, master, worker, ps or evaluator"), "{error}");
     }
 
     #[test]
