@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use paceline_exchange::{ChunkMarks, Generation, SlotMark};
@@ -9,6 +10,7 @@ use paceline_model::{Group, Layout};
 use tempfile::TempDir;
 
 use super::dir::CheckpointDir;
+use super::error::CheckpointError;
 use super::manifest::{CheckpointInfo, FORMAT, Manifest, PlanOrigin, TensorEntry, write_sealed};
 use super::resume_point::ResumePoint;
 use super::server_number::ServerNumber;
@@ -215,6 +217,18 @@ fn a_damaged_count_of_generations_is_named_and_can_be_deleted() {
     }
     fs::remove_file(&file).unwrap();
     assert_eq!(dir.claim(server, None, warn).unwrap().generation.base, Some(10));
+}
+
+#[test]
+fn a_pipe_in_place_of_the_lock_of_generations_is_not_waited_for() {
+    let run = TempDir::new().unwrap();
+    let lock = run.path().join("checkpoints/generation.lock");
+    fs::create_dir(lock.parent().unwrap()).unwrap();
+    assert!(Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    let server = ServerNumber { index: 0, count: 1 };
+    let error = checkpoint_dir(run.path()).claim(server, None, &mut |_| ()).unwrap_err();
+    let CheckpointError::Io { source, .. } = error else { panic!("{error}") };
+    assert!(source.to_string().contains("a pipe or a device"), "{source}");
 }
 
 #[test]
