@@ -183,11 +183,12 @@ fn read_job(
 fn listed(address: &str) -> Option<String> {
     let (host, port) = split_address(address);
     // What follows a host's last colon is meant to be a port, unless the host is an IPv6 address; a
-    // host has no blanks or slashes.
+    // host has only letters, digits and some marks.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let is_v6 = bare.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
     let has_bad_port = port.is_none() && host.contains(':') && !is_v6;
-    let is_host = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
+    let is_host = |c: char| c.is_alphanumeric() || "-._~:[]%".contains(c);
+    let is_host = !host.is_empty() && host.chars().all(is_host);
     (is_host && !has_bad_port).then(|| with_port(host, port.unwrap_or(DEFAULT_PORT)))
 }
 
@@ -224,6 +225,9 @@ mod tests {
         let error = Cluster::parse(text).unwrap_err();
         assert!(error.starts_with(r"cluster.workers\u{1b}\n is not a known role"), "{error}");
         assert!(error.ends_with("chief, master, worker, ps or evaluator"), "{error}");
+        let text = r#"{"cluster": {"worker": ["a\u001b[31m:1"]}, "task": {"type": "worker"}}"#;
+        let error = Cluster::parse(text).unwrap_err();
+        assert!(error.contains(r#"the address of worker:0 is "a\u{1b}[31m:1""#), "{error}");
     }
 
     #[test]
