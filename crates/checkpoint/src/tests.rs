@@ -282,6 +282,27 @@ fn a_manifest_with_numbers_that_cannot_be_is_refused_before_memory_is_set_aside_
 }
 
 #[test]
+fn a_manifest_of_another_step_or_with_files_elsewhere_is_refused() {
+    let run = TempDir::new().unwrap();
+    let dir = checkpoint_dir(run.path());
+    write(run.path(), 1, &[10], 3);
+    let sound = dir.manifest(10).unwrap();
+    fs::copy(dir.place(10).join(&sound.shards[0].file), run.path().join("elsewhere")).unwrap();
+    for file in ["../../elsewhere", run.path().join("elsewhere").to_str().unwrap(), "\x1b[31m"] {
+        let mut manifest = sound.clone();
+        manifest.shards[0].file = file.into();
+        write_sealed(&dir.place(10).join(Manifest::FILE), "test", &manifest).unwrap();
+        for why in [dir.manifest(10).unwrap_err(), dir.verify(10).unwrap_err()] {
+            assert!(why.contains("is not the name of a file") && !why.contains('\x1b'), "{why}");
+        }
+    }
+    let mut manifest = sound;
+    manifest.info.step = 11;
+    write_sealed(&dir.place(10).join(Manifest::FILE), "test", &manifest).unwrap();
+    assert_eq!(dir.verify(10).unwrap_err(), "manifest.json: it is of step 11");
+}
+
+#[test]
 fn a_generation_counts_only_if_the_record_has_it_and_its_checkpoint_is_there() {
     let run = TempDir::new().unwrap();
     let dir = checkpoint_dir(run.path());

@@ -258,10 +258,14 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let request = head(&stream);
             assert!(request.iter().any(|line| line == "x-amz-security-token: a session"));
-            let answer = format!(
-                "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{to}/b\r\ncontent-length: 34\r\n\r\n\
-                 <Message>use the region</Message>\n"
-            );
+            let answer = [
+                "HTTP/1.1 307 Temporary Redirect",
+                &format!("location: http://{to}/b"),
+                "content-length: 34",
+                "",
+                "<Message>use the region</Message>\n",
+            ]
+            .join("\r\n");
             stream.write_all(answer.as_bytes()).unwrap();
         });
         let error = bucket.read("job.toml", 100).unwrap_err().to_string();
