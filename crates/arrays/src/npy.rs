@@ -122,7 +122,7 @@ impl fmt::Display for NpyFault {
             Self::Fortran => {
                 f.write_str("stored column by column; convert it: np.ascontiguousarray(a)")
             }
-            Self::TooLarge => f.write_str("its header claims an impossible size"),
+            Self::TooLarge => f.write_str("its header claims an impossible size; write it again"),
             Self::Length { expected, found } => write!(
                 f,
                 "{found} bytes follow the header instead of {expected}; it was cut short or \

@@ -102,7 +102,8 @@ fn member(entry: &[u8], name: String, extra: &[u8]) -> Result<ZipMember, String>
 impl ZipMember {
     /// The bytes of the archive that hold the member, packed or not.
     pub(crate) fn range(&self, archive: &[u8]) -> Result<std::ops::Range<usize>, String> {
-        let damaged = || format!("damaged zip archive: {} lies outside of it", self.name);
+        let damaged =
+            || format!("damaged zip archive: {} lies outside of it; copy it again", self.name);
         let at = usize::try_from(self.offset).map_err(|_| damaged())?;
         let header = archive.get(at..).filter(|header| header.len() >= 30).ok_or_else(damaged)?;
         if !header.starts_with(b"PK\x03\x04") {
@@ -136,20 +137,23 @@ impl ZipMember {
             if room == 0 {
                 return Ok(out);
             }
-            out.reserve(room);
-            let (before_in, before_out) = (stream.total_in(), out.len());
+            let (before_in, before_out) = (stream.total_in(), stream.total_out());
+            // Not `decompress_vec`, which writes zeros to all memory that the vector has reserved.
+            let len = out.len();
+            out.resize(len + room, 0);
             let status = stream
-                .decompress_vec(packed, &mut out, FlushDecompress::None)
+                .decompress(packed, &mut out[len..], FlushDecompress::None)
                 .map_err(|error| format!("{} is damaged: {error}; copy it again", self.name))?;
             let read = stream.total_in() - before_in;
+            let written = stream.total_out() - before_out;
             packed = &packed[read as usize..];
-            out.truncate(limit);
+            out.truncate(len + written as usize);
             if advance(read).is_break() {
                 return Ok(out);
             }
             match status {
                 Status::StreamEnd => break,
-                _ if out.len() > before_out || stream.total_in() > before_in => {}
+                _ if written > 0 || read > 0 => {}
                 _ => return Err(format!("{} is cut short; copy it again", self.name)),
             }
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use paceline_arrays::pictures::{IMAGENET_MEAN, IMAGENET_STD};
 use paceline_arrays::{PictureOptions, Pictures};
@@ -108,6 +109,19 @@ fn a_collection_may_have_a_test_set() {
     let collection = Collection::new(&["train/a/1.jpg", "val/c/1.jpg"]);
     let error = collection.open(&options()).unwrap_err().to_string();
     assert!(error.contains("class \"c\" is not in the training set"), "{error}");
+}
+
+#[test]
+fn a_pipe_among_the_pictures_is_a_bad_picture_and_is_not_waited_for() {
+    let collection = Collection::new(&["a/1.png"]);
+    let pipe = collection.root().join("a/2.png");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let set = Pictures::of_files(vec![pipe], &options());
+    let error = set.fill(0, 0, &mut vec![0.0; set.inputs()]).unwrap_err();
+    assert!(
+        error.is_bad_example() && error.to_string().contains("a/2.png: it is a pipe"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -94,7 +94,12 @@ impl CheckpointDir {
         if !self.is_complete(step) {
             return Err("not complete".into());
         }
-        read_sealed(&self.place(step).join(Manifest::FILE))
+        let manifest: Manifest = read_sealed(&self.place(step).join(Manifest::FILE))?;
+        manifest.check().map_err(|why| format!("{}: {why}", Manifest::FILE))?;
+        match manifest.info.step {
+            own if own == step => Ok(manifest),
+            other => Err(format!("{}: it is of step {other}", Manifest::FILE)),
+        }
     }
 
     /// Reads every byte of the checkpoint of a step; the error says what is wrong with it.
@@ -103,8 +108,7 @@ impl CheckpointDir {
         if !self.is_complete(step) {
             return Err("it is not complete: it has no manifest".into());
         }
-        let manifest: Manifest = read_sealed(&dir.join(Manifest::FILE))?;
-        manifest.check().map_err(|why| format!("{}: {why}", Manifest::FILE))?;
+        let manifest = self.manifest(step)?;
         for shard in &manifest.shards {
             let found = sum_up(&dir.join(&shard.file), shard.bytes);
             let wrong = match found {

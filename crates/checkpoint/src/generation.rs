@@ -15,6 +15,7 @@ use std::io;
 use std::path::Path;
 
 use paceline_exchange::Generation;
+use paceline_filemap::append_regular;
 use serde::{Deserialize, Serialize};
 
 use crate::dir::{Checkpoint, CheckpointDir};
@@ -89,7 +90,7 @@ impl CheckpointDir {
     fn lock_generation(&self) -> io::Result<File> {
         // The first server of a run may find no directory yet.
         self.generation_lock.parent().map_or(Ok(()), fs::create_dir_all)?;
-        let file = File::options().append(true).create(true).open(&self.generation_lock)?;
+        let file = append_regular(&self.generation_lock)?;
         match file.lock() {
             // A file system without locks cannot exclude anything.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(file),

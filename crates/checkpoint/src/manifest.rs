@@ -219,6 +219,9 @@ impl Manifest {
         }
         let mut from = 0;
         for shard in &self.shards {
+            if !is_plain_name(&shard.file) {
+                return Err(format!("{:?} is not the name of a file in its directory", shard.file));
+            }
             if !shard.has_room() {
                 return Err(format!("the shard {} is too short for its entries", shard.file));
             }
@@ -234,6 +237,12 @@ impl Manifest {
         }
         Err("the shards are not all of the model".into())
     }
+}
+
+/// Whether this is the name of a file, without a path, that is not hidden.
+pub fn is_plain_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=128).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain)
 }
 
 /// Writes a sealed file under a temporary name, then renames it. `writer` makes the name unique.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use paceline_exchange::Generation;
 
 use crate::error::CheckpointError;
-use crate::manifest::ShardPiece;
+use crate::manifest::{ShardPiece, is_plain_name};
 use crate::server_number::ServerNumber;
 
 /// The checkpoints of a run, where another task keeps them.
@@ -70,12 +70,6 @@ impl DeliveredShard {
         }
         Ok(())
     }
-}
-
-/// Whether this is the name of a file, without a path, that is not hidden.
-pub fn is_plain_name(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=128).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain)
 }
 
 /// Where a task gets checkpoints from, and which parameters it needs of them.

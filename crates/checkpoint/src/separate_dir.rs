@@ -17,7 +17,7 @@ use crate::buffer::FileSum;
 use crate::dir::{Checkpoint, CheckpointDir, sum_up};
 use crate::error::CheckpointError;
 use crate::manifest::{Manifest, ShardEntry, parse_sealed, sync_dir};
-use crate::remote::{DeliveredShard, RemoteCheckpoints, RemoteSource, is_plain_name};
+use crate::remote::{DeliveredShard, RemoteCheckpoints, RemoteSource};
 
 /// The folder of copies, in the directory of a task that does not share a disk.
 const COPIES: &str = "fetched";
@@ -54,6 +54,9 @@ impl CheckpointDir {
         let text = String::from_utf8(text).map_err(|_| refused("it is not text".into()))?;
         let manifest: Manifest = parse_sealed(&text).map_err(refused)?;
         manifest.check().map_err(refused)?;
+        if step.is_some_and(|step| step != manifest.info.step) {
+            return Err(refused(format!("it is of step {}", manifest.info.step)));
+        }
         let step = manifest.info.step;
         let dir = self.copy_place(step);
         let fetched = self.fetch_files(remote, &manifest, &text);
@@ -82,9 +85,6 @@ impl CheckpointDir {
         let is_needed =
             |shard: &&ShardEntry| manifest.info.is_spread || shard.overlaps(&remote.needed);
         for shard in manifest.shards.iter().filter(is_needed) {
-            if !is_plain_name(&shard.file) {
-                return Err(io::Error::new(ErrorKind::InvalidData, "a shard's name is none"));
-            }
             let path = place.join(&shard.file);
             remote.checkpoints.fetch(step, &shard.file, &path)?;
             let FileSum { bytes, crc32c } = sum_up(&path, shard.bytes)?;

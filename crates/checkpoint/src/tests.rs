@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use paceline_exchange::{ChunkMarks, Generation, SlotMark};
@@ -9,6 +10,7 @@ use paceline_model::{Group, Layout};
 use tempfile::TempDir;
 
 use super::dir::CheckpointDir;
+use super::error::CheckpointError;
 use super::manifest::{CheckpointInfo, FORMAT, Manifest, PlanOrigin, TensorEntry, write_sealed};
 use super::resume_point::ResumePoint;
 use super::server_number::ServerNumber;
@@ -218,6 +220,18 @@ fn a_damaged_count_of_generations_is_named_and_can_be_deleted() {
 }
 
 #[test]
+fn a_pipe_in_place_of_the_lock_of_generations_is_not_waited_for() {
+    let run = TempDir::new().unwrap();
+    let lock = run.path().join("checkpoints/generation.lock");
+    fs::create_dir(lock.parent().unwrap()).unwrap();
+    assert!(Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    let server = ServerNumber { index: 0, count: 1 };
+    let error = checkpoint_dir(run.path()).claim(server, None, &mut |_| ()).unwrap_err();
+    let CheckpointError::Io { source, .. } = error else { panic!("{error}") };
+    assert!(source.to_string().contains("a pipe or a device"), "{source}");
+}
+
+#[test]
 fn a_count_of_generations_that_cannot_rise_is_damaged() {
     let run = TempDir::new().unwrap();
     let dir = checkpoint_dir(run.path());
@@ -265,6 +279,27 @@ fn a_manifest_with_numbers_that_cannot_be_is_refused_before_memory_is_set_aside_
     });
     write_sealed(&path, "test", &sound).unwrap();
     assert!(dir.verify(10).is_ok());
+}
+
+#[test]
+fn a_manifest_of_another_step_or_with_files_elsewhere_is_refused() {
+    let run = TempDir::new().unwrap();
+    let dir = checkpoint_dir(run.path());
+    write(run.path(), 1, &[10], 3);
+    let sound = dir.manifest(10).unwrap();
+    fs::copy(dir.place(10).join(&sound.shards[0].file), run.path().join("elsewhere")).unwrap();
+    for file in ["../../elsewhere", run.path().join("elsewhere").to_str().unwrap(), "\x1b[31m"] {
+        let mut manifest = sound.clone();
+        manifest.shards[0].file = file.into();
+        write_sealed(&dir.place(10).join(Manifest::FILE), "test", &manifest).unwrap();
+        for why in [dir.manifest(10).unwrap_err(), dir.verify(10).unwrap_err()] {
+            assert!(why.contains("is not the name of a file") && !why.contains('\x1b'), "{why}");
+        }
+    }
+    let mut manifest = sound;
+    manifest.info.step = 11;
+    write_sealed(&dir.place(10).join(Manifest::FILE), "test", &manifest).unwrap();
+    assert_eq!(dir.verify(10).unwrap_err(), "manifest.json: it is of step 11");
 }
 
 #[test]

@@ -206,9 +206,14 @@ impl From<Problem> for Failure {
 
 /// An error as people see it: its first line says that it is one, and the others are indented.
 fn error_text(text: &str) -> String {
-    let text = without_numbers(text);
+    labelled("error", &without_numbers(text))
+}
+
+/// A message with its kind or its source in front. Later lines are indented, so that none looks
+/// like a message of its own: names of files and classes may have line breaks.
+pub(crate) fn labelled(label: &str, text: &str) -> String {
     let lines = text.lines().enumerate().map(|(number, line)| match number {
-        0 => format!("error: {line}"),
+        0 => format!("{label}: {line}"),
         _ if line.is_empty() || line.starts_with(' ') => line.to_owned(),
         _ => format!("  {line}"),
     });

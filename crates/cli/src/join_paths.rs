@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use paceline_job::{FileKey, RawJob};
 use paceline_record::flush_lines;
+use paceline_terminal::shown_name;
 
 use crate::Failure;
 
@@ -27,15 +28,26 @@ pub(crate) fn confirm_paths(
     if asked.is_empty() || asks_and_is_allowed(&asked, address) {
         return Ok(());
     }
-    let list: Vec<_> = asked.iter().map(|file| format!("  {file}")).collect();
     let flags: Vec<_> =
-        asked.iter().map(|file| format!("--allow {}", file.path.display())).collect();
+        asked.iter().map(|file| format!("--allow {}", shell_word(&file.path))).collect();
     Err(Failure::Usage(format!(
-        "the run at {address} wants to use these paths of this machine:\n{}\nif that is right, \
+        "the run at {address} wants to use these paths of this machine:\n{}if that is right, \
          confirm with {}",
-        list.join("\n"),
+        listed(&asked),
         flags.join(" ")
     )))
+}
+
+/// The files, one on each line, whatever their names are: what the user confirms is what is shown.
+fn listed(files: &[FileKey]) -> String {
+    files.iter().map(|file| format!("  {}\n", shown_name(&file.to_string()))).collect()
+}
+
+/// A path as one word of a command, which the user may copy into a shell.
+fn shell_word(path: &Path) -> String {
+    let text = shown_name(&path.display().to_string());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Whether a worker that joins uses the file: its data, and the secret that its metrics need.
@@ -55,7 +67,7 @@ fn asks_and_is_allowed(asked: &[FileKey], address: &str) -> bool {
         return false;
     }
     flush_lines();
-    let list: String = asked.iter().map(|file| format!("  {file}\n")).collect();
+    let list = listed(asked);
     let question = format!("the run at {address} uses on this machine:\n{list}allow it? [y/N] ");
     let mut answer = String::new();
     let is_asked = io::stderr().write_all(question.as_bytes()).is_ok();

@@ -20,7 +20,7 @@ use paceline_record::{
 use crate::Failure;
 use crate::describe_model::describe_model;
 use crate::end_limit::TaskActivity;
-use crate::failure::train_error;
+use crate::failure::{labelled, train_error};
 use crate::metrics::{Metrics, MetricsTask};
 use crate::progress::{Progress, write_line};
 use crate::stop_source::StopSource;
@@ -376,7 +376,7 @@ impl Drop for ProgramContext {
 fn warn(log: &TaskLog, is_alone: bool, text: &str) {
     log.info(text);
     let source = if is_alone { "warning" } else { log.task() };
-    write_line(&format!("{source}: {text}"));
+    write_line(&labelled(source, text));
 }
 
 /// Warns of a test set whose results mean little.

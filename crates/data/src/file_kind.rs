@@ -176,6 +176,10 @@ pub fn sniff(head: &[u8]) -> FileKind {
     {
         return FileKind::TfRecord;
     }
+    // A model file: the length of its header, which may be longer than what is looked at.
+    if head.get(4..9) == Some(b"\0\0\0\0{") {
+        return FileKind::Binary;
+    }
     let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     let controls = text.iter().filter(|&&byte| byte < 9 || (14..32).contains(&byte)).count();
     if controls > text.len() / 200 {

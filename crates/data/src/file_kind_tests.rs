@@ -57,3 +57,11 @@ fn a_known_kind_comes_with_advice() {
     assert!(advice.starts_with("it looks like a table with columns separated by commas"));
     assert_eq!(FileKind::Binary.advice(), None);
 }
+
+#[test]
+fn a_model_whose_header_is_longer_than_what_is_looked_at_is_no_table() {
+    let columns = "{\"name\":\"a\",\"as\":\"number\"},".repeat(5_000);
+    let header = format!("{{\"__metadata__\":{{\"columns\":[{columns}]}}}}");
+    let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+    assert_eq!(sniff(&file[..SNIFF_BYTES]), FileKind::Binary);
+}

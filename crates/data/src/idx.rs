@@ -92,12 +92,16 @@ fn image_header(file: &mut IdxFile) -> Result<[u64; 3], DataError> {
 /// If it cannot be read, or is not a complete file of labels and nothing more; see [`IdxFault`].
 pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
     let mut file = IdxFile::open(path)?;
-    let [count] = file.header(LABELS_MAGIC)?;
-    if count == 0 {
-        return Err(file.fault(IdxFault::NoLabels));
+    let count = label_header(&mut file)?;
+    file.body(count, &mut OpenMeter::new(&mut ignore_reports(), "reading", path, count))
+}
+
+/// The number of labels.
+fn label_header(file: &mut IdxFile) -> Result<u64, DataError> {
+    match file.header(LABELS_MAGIC)? {
+        [0] => Err(file.fault(IdxFault::NoLabels)),
+        [count] => Ok(count.into()),
     }
-    let mut observer = ignore_reports();
-    file.body(count.into(), &mut OpenMeter::new(&mut observer, "reading", path, count.into()))
 }
 
 /// Reads images with their labels, and checks that the two files belong together.
@@ -119,25 +123,27 @@ pub fn read_pair_observed(
     classes: usize,
     observer: &mut dyn OpenObserver,
 ) -> Result<Images, DataError> {
+    // Compared before either is read: a small gzip file may claim and hold billions of labels.
+    let labelled = label_header(&mut IdxFile::open(labels)?)?;
+    let [count, ..] = image_header(&mut IdxFile::open(images)?)?;
+    if count != labelled {
+        return Err(DataError::Mismatch {
+            first: images.into(),
+            second: labels.into(),
+            what: format!("{count} images and {labelled} labels"),
+        });
+    }
     let values = read_labels(labels)?;
     if let Some(index) = values.iter().position(|&label| usize::from(label) >= classes) {
         let fault = IdxFault::Label { index, value: values[index], classes };
         return Err(DataError::Content { path: labels.into(), fault });
     }
-    let StoredImages { count, rows, cols, pixels } = stored_images(images, observer)?;
-    if count != values.len() {
-        return Err(DataError::Mismatch {
-            first: images.into(),
-            second: labels.into(),
-            what: format!("{count} images and {} labels", values.len()),
-        });
-    }
+    let StoredImages { rows, cols, pixels } = stored_images(images, observer)?;
     Images::of_bytes(rows, cols, classes, pixels, values)
 }
 
 /// The content of an images file, in memory or mapped.
 struct StoredImages {
-    count: usize,
     rows: usize,
     cols: usize,
     pixels: ImageBytes,
@@ -147,8 +153,8 @@ struct StoredImages {
 fn stored_images(path: &Path, observer: &mut dyn OpenObserver) -> Result<StoredImages, DataError> {
     let mut file = IdxFile::open(path)?;
     if file.content.is_gzip() {
-        let IdxImages { count, rows, cols, pixels } = read_images_observed(path, observer)?;
-        return Ok(StoredImages { count, rows, cols, pixels: ImageBytes::Owned(pixels) });
+        let IdxImages { rows, cols, pixels, .. } = read_images_observed(path, observer)?;
+        return Ok(StoredImages { rows, cols, pixels: ImageBytes::Owned(pixels) });
     }
     let [count, rows, cols] = image_header(&mut file)?;
     let expected = count * rows * cols;
@@ -159,7 +165,7 @@ fn stored_images(path: &Path, observer: &mut dyn OpenObserver) -> Result<StoredI
         got if got > expected => return Err(file.fault(IdxFault::Long { expected })),
         _ => OpenMeter::new(observer, "reading", path, expected).add(expected)?,
     }
-    Ok(StoredImages { count: count as usize, rows: rows as usize, cols: cols as usize, pixels })
+    Ok(StoredImages { rows: rows as usize, cols: cols as usize, pixels })
 }
 
 /// Writes images as a plain (not gzip) IDX file. `pixels` has `rows * cols` pixels for each image.

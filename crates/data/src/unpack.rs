@@ -9,6 +9,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
+use paceline_filemap::open_regular;
 
 use crate::error::DataError;
 
@@ -89,7 +90,7 @@ pub(crate) fn open_at<R: Read>(
     offset: u64,
     between: impl FnOnce(File) -> R,
 ) -> Result<Unpacked<BufReader<R>>, DataError> {
-    let mut file = open_regular(path)?;
+    let mut file = open_regular(path).map_err(DataError::io("open", path))?;
     let read_error = || DataError::io("read", path);
     if offset > 0 {
         let mut head = [0; GZIP_MAGIC.len()];
@@ -105,14 +106,4 @@ pub(crate) fn open_at<R: Read>(
     let mut content = Unpacked::new(buffered).map_err(read_error())?;
     io::copy(&mut content.by_ref().take(offset), &mut io::sink()).map_err(read_error())?;
     Ok(content)
-}
-
-fn open_regular(path: &Path) -> Result<File, DataError> {
-    let file = match path.metadata() {
-        Ok(meta) if meta.is_dir() => Err(io::Error::other("it is a directory, not a file")),
-        Ok(meta) if !meta.is_file() => Err(io::Error::other("it is not a regular file")),
-        Ok(_) => File::open(path),
-        Err(error) => Err(error),
-    };
-    file.map_err(DataError::io("open", path))
 }

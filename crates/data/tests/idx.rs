@@ -162,6 +162,11 @@ fn a_pair_must_belong_together() {
     write_labels(&labels, &[7, 0]).unwrap();
     let error = read_pair(&images, &labels, 10).unwrap_err().to_string();
     assert!(error.contains("3 images and 2 labels"), "{error}");
+    // Known from the headers, so that labels which a small file claims need no memory.
+    let claims = [&[0, 0, 8, 1], &u32::MAX.to_be_bytes()[..], &[0; 2]].concat();
+    fs::write(&labels, gzip(&claims)).unwrap();
+    let error = read_pair(&images, &labels, 10).unwrap_err().to_string();
+    assert!(error.contains("3 images and 4294967295 labels"), "{error}");
     assert!(write_images(&images, 2, 2, &[5; 11]).is_err());
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use paceline_checkpoint::is_plain_name;
+use paceline_filemap::append_regular;
 
 use crate::channel::Channel;
 use crate::message::KeptFile;
@@ -90,7 +91,7 @@ impl<'a> TaskFiles<'a> {
         if is_new {
             set_aside(&path)?;
         }
-        let mut file = File::options().append(true).create(true).open(&path)?;
+        let mut file = append_regular(&path)?;
         io::Write::write_all(&mut file, bytes)
     }
 }

@@ -29,7 +29,7 @@ use std::path::Path;
 use memmap2::Mmap;
 
 pub use private_dir::make_private_dir;
-pub use regular_file::{open_regular, read_regular};
+pub use regular_file::{append_regular, open_regular, read_regular};
 use watched_files::WatchGuard;
 pub use watched_files::{EXIT_CODE, report_with};
 

@@ -18,6 +18,19 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a regular file to write at its end, and makes it if there is none.
+///
+/// # Errors
+/// If it cannot be opened, or is not a regular file.
+pub fn append_regular(path: &Path) -> io::Result<File> {
+    // A pipe that is opened for both directions does not block, even if no program reads it.
+    let mut options = File::options();
+    let file = options.read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK);
+    let file = file.open(path)?;
+    check_kind(&file.metadata()?)?;
+    Ok(file)
+}
+
 fn check_kind(about: &Metadata) -> io::Result<()> {
     if about.is_file() {
         return Ok(());
@@ -51,6 +64,7 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write;
     use std::os::unix::fs::symlink;
     use std::process::Command;
 
@@ -74,5 +88,12 @@ mod tests {
             let error = read_regular(path, 6).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
+        for path in [&pipe, &endless] {
+            let error = append_regular(path).unwrap_err().to_string();
+            assert!(error.contains("a pipe or a device"), "{error}");
+        }
+        append_regular(&file).unwrap().write_all(b" and more").unwrap();
+        assert_eq!(read_regular(&file, 16).unwrap(), b"content and more");
+        assert_eq!(append_regular(&dir.path().join("new")).unwrap().metadata().unwrap().len(), 0);
     }
 }

@@ -1,6 +1,4 @@
-//! Drives fuzz targets: `paceline-fuzz [--minutes N | --seconds N | --inputs N] [--seed N]
-//! [--from N] [TARGET...]`. Minutes are shared by all targets, seconds are for each. With `--from`
-//! the inputs before that one are only counted, to repeat a failure by its number.
+//! Drives fuzz targets; [`USAGE`] says how.
 //!
 //! Each target runs in a process of its own, so that its memory is measured alone.
 
@@ -10,6 +8,24 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use paceline_fuzz::{DriveLimit, FuzzTarget, TARGETS, drive_from};
+
+/// The answer to `--help`, before the names of the targets.
+const USAGE: &str = "\
+Drives fuzz targets: mutated input for everything that reads bytes from elsewhere
+
+Usage: cargo xtask fuzz [OPTIONS] [TARGET]...
+
+Options:
+  --minutes N        Share N minutes among the targets
+  --seconds N        Drive each target for N seconds [default: 1]
+  --inputs N         Give each target N inputs
+  --seed N           Seed of the inputs [default: 1]
+  --from N           Only count the inputs before number N, to repeat a failure by its number
+  --write-seeds DIR  Write the seeds of each target into DIR, and drive none
+  -h, --help         Print help
+
+Targets [default: all]:
+ ";
 
 /// What the command line asks for.
 struct FuzzArgs {
@@ -25,6 +41,10 @@ struct FuzzArgs {
 }
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|arg| arg == "--help" || arg == "-h") {
+        println!("{USAGE} {}", target_names().join(" "));
+        return ExitCode::SUCCESS;
+    }
     let args = match parse(std::env::args().skip(1)) {
         Ok(args) => args,
         Err(why) => {
@@ -92,6 +112,10 @@ fn in_own_process(target: &FuzzTarget, args: &FuzzArgs) -> bool {
     passed
 }
 
+fn target_names() -> Vec<&'static str> {
+    TARGETS.iter().map(|target| target.name).collect()
+}
+
 fn parse(args: impl Iterator<Item = String>) -> Result<FuzzArgs, String> {
     let mut parsed = FuzzArgs {
         limit: DriveLimit::Time(Duration::from_secs(1)),
@@ -119,8 +143,8 @@ fn parse(args: impl Iterator<Item = String>) -> Result<FuzzArgs, String> {
                 parsed.targets.push(name.to_owned());
             }
             name => {
-                let known: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-                return Err(format!("there is no target {name}; there are {}", known.join(", ")));
+                let known = target_names().join(", ");
+                return Err(format!("there is no target {name}; there are {known}"));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Every target with its seeds and some thousand changed ones. `cargo xtask fuzz` takes longer.
 
+use std::process::Command;
+
 use paceline_fuzz::{DriveLimit, TARGETS, drive};
 
 #[test]
@@ -16,4 +18,14 @@ fn no_target_panics_hangs_or_takes_much_memory() {
 fn a_parquet_file_whose_groups_lack_columns_is_given_up() {
     let parquet = TARGETS.iter().find(|target| target.name == "parquet").unwrap();
     assert_eq!(drive(parquet, DriveLimit::Inputs(1_235), 20).inputs, 1_235);
+}
+
+#[test]
+fn help_names_every_option_and_target() {
+    for flag in ["--help", "-h"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_paceline-fuzz")).arg(flag).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("--minutes N"), "{text}");
+        assert!(TARGETS.iter().all(|target| text.contains(target.name)), "{text}");
+    }
 }

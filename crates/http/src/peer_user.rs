@@ -17,8 +17,8 @@ const NLM_F_REQUEST: u16 = 1;
 const TCP: u8 = 6;
 /// The state of a socket that listens.
 const LISTENS: u8 = 10;
-/// Where the answer has the state and the user of the socket: it has a header of 16 bytes, and 64
-/// bytes precede the user.
+/// Where the answer has the state of the socket, and its user and inode: it has a header of 16
+/// bytes, and 64 bytes precede the user.
 const STATE_AT: usize = 17;
 const USER_AT: usize = 80;
 /// The system answers at once.
@@ -46,11 +46,15 @@ fn user_of(local: SocketAddr, remote: SocketAddr) -> io::Result<u32> {
     let length = socket.read(&mut answer)?;
     let [_, _, _, _, low, high, ..] = answer;
     let is_socket = u16::from_ne_bytes([low, high]) == SOCK_DIAG_BY_FAMILY;
-    let user = answer[..length].get(USER_AT..).and_then(<[u8]>::first_chunk);
-    match user {
-        Some(user) if is_socket && answer[STATE_AT] != LISTENS => Ok(u32::from_ne_bytes(*user)),
-        _ => Err(ErrorKind::NotFound.into()),
+    let [user, inode] = [USER_AT, USER_AT + 4].map(|at| {
+        let bytes = answer[..length].get(at..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    });
+    // A socket that its program has closed has no inode, and the system says it is user 0's.
+    if is_socket && inode != 0 && answer[STATE_AT] != LISTENS {
+        return Ok(user);
     }
+    Err(ErrorKind::NotFound.into())
 }
 
 /// Asks for one socket: a `nlmsghdr`, and behind it an `inet_diag_req_v2`.
@@ -101,5 +105,15 @@ mod tests {
             let [own, none] = [listener.local_addr().unwrap(), "127.0.0.1:1".parse().unwrap()];
             assert!(user_of(own, none).is_err());
         }
+    }
+
+    #[test]
+    fn a_connection_that_its_program_has_closed_is_not_the_administrators() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        drop(client);
+        let refused = is_own_user(&stream).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotFound);
     }
 }

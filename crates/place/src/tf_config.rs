@@ -17,6 +17,10 @@ use crate::error::PlaceError;
 pub const TF_CONFIG: &str = "TF_CONFIG";
 /// The remark on addresses that are a map instead of a list.
 const SPARSE_MAP: &str = "is a sparse map, which may not list all tasks";
+/// The end of the remark on a part of the cluster that is not understood.
+const IGNORED: &str = "is not a known role and is ignored";
+/// The names of roles.
+const ROLES: &str = "it must be chief, master, worker, ps or evaluator";
 /// The port of an address that has none.
 const DEFAULT_PORT: u16 = 2222;
 /// The largest cluster.
@@ -67,7 +71,11 @@ impl Cluster {
         };
         let task = read_task(task)?;
         if addresses.is_empty() && task.role != Role::Evaluator {
-            return Ok(None);
+            // Every process that a manager starts this way would make a run of its own.
+            return match remarks.iter().find(|remark| remark.ends_with(IGNORED)) {
+                Some(remark) => Err(format!("{remark}, so that no task is left; {ROLES}")),
+                None => Ok(None),
+            };
         }
         let mut cluster = Self { task, addresses, remarks };
         cluster.inspect()?;
@@ -135,7 +143,7 @@ fn read_job(
     remarks: &mut Vec<String>,
 ) -> Result<(), String> {
     let Some(role) = Role::parse(job) else {
-        remarks.push(format!("cluster.{job} is not a known role and is ignored"));
+        remarks.push(format!("cluster.{} {IGNORED}", job.escape_debug()));
         return Ok(());
     };
     if job == "master" {
@@ -175,11 +183,12 @@ fn read_job(
 fn listed(address: &str) -> Option<String> {
     let (host, port) = split_address(address);
     // What follows a host's last colon is meant to be a port, unless the host is an IPv6 address; a
-    // host has no blanks or slashes.
+    // host has only letters, digits and some marks.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let is_v6 = bare.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
     let has_bad_port = port.is_none() && host.contains(':') && !is_v6;
-    let is_host = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
+    let is_host = |c: char| c.is_alphanumeric() || "-._~:[]%".contains(c);
+    let is_host = !host.is_empty() && host.chars().all(is_host);
     (is_host && !has_bad_port).then(|| with_port(host, port.unwrap_or(DEFAULT_PORT)))
 }
 
@@ -188,9 +197,7 @@ fn read_task(task: &Value) -> Result<Task, String> {
         Value::String(name) => name.clone(),
         other => return Err(format!("task.type is {other}, not text")),
     };
-    let role = Role::parse(&name).ok_or(format!(
-        "task.type is {name:?}; it must be chief, master, worker, ps or evaluator"
-    ))?;
+    let role = Role::parse(&name).ok_or(format!("task.type is {name:?}; {ROLES}"))?;
     let index = match &task["index"] {
         Value::Null => Some(0),
         Value::Number(number) => number.as_u64().map(|number| number as usize),
@@ -209,6 +216,18 @@ mod tests {
 
     fn read(text: &str) -> Cluster {
         Cluster::parse(text).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_cluster_without_any_known_role_is_refused_and_its_text_is_escaped() {
+        let text =
+            r#"{"cluster": {"workers\u001b\n": ["a:1", "b:1"]}, "task": {"type": "worker"}}"#;
+        let error = Cluster::parse(text).unwrap_err();
+        assert!(error.starts_with(r"cluster.workers\u{1b}\n is not a known role"), "{error}");
+        assert!(error.ends_with("chief, master, worker, ps or evaluator"), "{error}");
+        let text = r#"{"cluster": {"worker": ["a\u001b[31m:1"]}, "task": {"type": "worker"}}"#;
+        let error = Cluster::parse(text).unwrap_err();
+        assert!(error.contains(r#"the address of worker:0 is "a\u{1b}[31m:1""#), "{error}");
     }
 
     #[test]

@@ -6,12 +6,11 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use paceline_filemap::append_regular;
 
 use crate::error::RunFileError;
 use crate::line_writer::{LineSink, LineWriter, escaped};
@@ -91,14 +90,9 @@ struct LogFile {
 
 impl LogFile {
     fn open(path: &Path) -> io::Result<Self> {
-        // A pipe that no program reads would block the task.
-        let flags = OFlags::NONBLOCK.bits() as i32;
-        let file = File::options().append(true).create(true).custom_flags(flags).open(path)?;
-        let about = file.metadata()?;
-        if !about.is_file() {
-            return Err(io::Error::other("it is a pipe or a device, not a regular file"));
-        }
-        Ok(Self { path: path.to_owned(), file, bytes: about.len() })
+        let file = append_regular(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, bytes })
     }
 }
 

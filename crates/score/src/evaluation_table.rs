@@ -1,6 +1,6 @@
 //! The figures of an evaluation as tables of text.
 
-use paceline_terminal::{aligned, fitted, grouped, output_width, wrap_output};
+use paceline_terminal::{aligned, fitted, grouped, output_width, shown_name, wrap_output};
 
 use crate::calibration::CalibrationBin;
 use crate::evaluation::{ClassFigures, Evaluation, TwoClassFigures};
@@ -10,6 +10,13 @@ const MOST_CLASSES: usize = 20;
 
 /// The tables of an evaluation, as wide as the terminal allows.
 pub fn evaluation_tables(figures: &Evaluation) -> String {
+    let mut figures = figures.clone();
+    let per_class = figures.per_class.iter_mut().map(|class| &mut class.class);
+    figures.classes.iter_mut().chain(per_class).for_each(|name| *name = shown_name(name));
+    tables_of(&figures)
+}
+
+fn tables_of(figures: &Evaluation) -> String {
     let width = output_width();
     let mut text = String::new();
     if let Some(two_class) = &figures.two_class {
@@ -94,4 +101,37 @@ fn calibration_rows(figures: &Evaluation, what: &str) -> Vec<Vec<String>> {
         ]
     }));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_classes_move_no_cursor_and_end_no_line() {
+        let classes: Vec<String> = ["a\x1b[31m", "b\n", "c\u{202e}"].map(String::from).to_vec();
+        let per_class = classes.iter().map(|class| ClassFigures {
+            class: class.clone(),
+            examples: 1,
+            precision: None,
+            recall: None,
+        });
+        let text = evaluation_tables(&Evaluation {
+            data: String::new(),
+            examples: 3,
+            skipped: 0,
+            log_loss: 0.0,
+            accuracy: 1.0,
+            two_class: None,
+            per_class: per_class.collect(),
+            confusion: vec![vec![1; 3]; 3],
+            calibration: Vec::new(),
+            classes,
+        });
+        assert!(text.contains("as a\\u{1b}[31m") && text.contains("as c\\u{202e}"), "{text}");
+        assert!(
+            !text.contains(['\x1b', '\u{202e}']) && text.matches("b\\n").count() == 3,
+            "{text}"
+        );
+    }
 }

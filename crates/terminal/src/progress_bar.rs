@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressDrawTarget, TermLike};
 
+use crate::text_table::shown_name;
 use crate::width::message_width;
 
 /// The columns of `^C`.
@@ -79,9 +80,9 @@ impl TermLike for BarTerminal {
 /// A text cut to the width of a bar without `used` columns: a line that is replaced must
 /// not wrap.
 pub fn fit_bar(text: &str, used: usize) -> String {
-    let width = bar_width().saturating_sub(used);
+    let (text, width) = (shown_name(text), bar_width().saturating_sub(used));
     if text.chars().count() <= width {
-        return text.to_owned();
+        return text;
     }
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
@@ -89,6 +90,7 @@ pub fn fit_bar(text: &str, used: usize) -> String {
 /// What a task waits for, in this many columns: the names are cut, and not the time at the
 /// end.
 pub fn fit_wait(text: &str, width: usize) -> String {
+    let text = &shown_name(text);
     let (awaited, time) = text.rsplit_once(" (").unwrap_or((text, ""));
     let left = width.saturating_sub(time.chars().count() + 3);
     if text.chars().count() <= width || time.is_empty() || left == 0 {
@@ -101,7 +103,8 @@ pub fn fit_wait(text: &str, width: usize) -> String {
 /// A line without the first of its details in parentheses, as many as do not fit this many columns.
 /// The last one, the time left, stays.
 pub fn without_details(line: &str, width: usize) -> String {
-    let mut line = line.to_owned();
+    // Names of files are in it.
+    let mut line = shown_name(line);
     while line.chars().count() > width
         && let Some((start, details)) = line.rsplit_once(" (")
         && let Some((_, rest)) = details.split_once(", ")
@@ -132,6 +135,14 @@ mod tests {
         let short = fit_wait(text, 39);
         assert_eq!(short, "waiting for worker:0, wo… (3 s of 60 s)");
         assert_eq!(short.chars().count(), 39);
+    }
+
+    #[test]
+    fn names_in_a_bar_move_no_cursor() {
+        let name = "reading a\x1b[2K\rb.svm";
+        for shown in [fit_bar(name, 0), fit_wait(name, 70), without_details(name, 70)] {
+            assert_eq!(shown, r"reading a\u{1b}[2K\rb.svm");
+        }
     }
 
     #[test]

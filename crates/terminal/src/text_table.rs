@@ -47,6 +47,21 @@ fn lay_out(rows: &[Vec<String>], alignment: impl Fn(usize) -> Alignment) -> Stri
     text
 }
 
+/// A name on one line: control characters, and those that change the direction of what follows, are
+/// written out, because the author of a file may have chosen it.
+pub fn shown_name(name: &str) -> String {
+    let is_hostile =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    name.chars().fold(String::with_capacity(name.len()), |mut shown, c| {
+        if is_hostile(c) {
+            shown.extend(c.escape_default())
+        } else {
+            shown.push(c)
+        }
+        shown
+    })
+}
+
 /// A whole number with separators between thousands: 60,000.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -16,8 +16,7 @@ mod resize;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -25,6 +24,7 @@ use std::sync::atomic::AtomicUsize;
 use paceline_data::{
     ChosenExamples, DataError, Examples, HoldOut, OpenObserver, Random, TrainTest, ignore_reports,
 };
+use paceline_filemap::open_regular;
 
 use cache::PictureCache;
 use decode::decode;
@@ -325,7 +325,12 @@ impl Examples for Pictures {
 
 /// Reads a file of limited size.
 fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
-    let file = File::open(path).map_err(DataError::io("open", path))?;
+    let file = open_regular(path).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => {
+            DataError::Picture { path: path.into(), what: error.to_string() }
+        }
+        _ => DataError::io("open", path)(error),
+    })?;
     let mut bytes = Vec::new();
     let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(DataError::io("read", path))?;

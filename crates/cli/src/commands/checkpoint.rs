@@ -9,7 +9,7 @@ use super::output::print;
 use super::run_path::check_dir;
 use crate::Failure;
 use crate::train_options::checkpoint_dir;
-use paceline_terminal::{counted, fitted_text, output_width};
+use paceline_terminal::{counted, fitted_text, output_width, shown_name};
 
 /// Lists the checkpoints of a run. Reads only their manifests.
 pub(super) fn list(run: &Path) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub(super) fn list(run: &Path) -> Result<(), Failure> {
             Ok(manifest) => vec![
                 step.to_string(),
                 manifest.global_step().to_string(),
-                manifest.info.mode.clone(),
+                shown_name(&manifest.info.mode),
                 manifest.info.slots.to_string(),
                 manifest.shards.len().to_string(),
                 size(manifest.bytes()),
@@ -31,7 +31,7 @@ pub(super) fn list(run: &Path) -> Result<(), Failure> {
             Err(why) => {
                 let mut row = vec![step.to_string()];
                 row.resize(titles.len() - 1, "-".into());
-                row.push(why);
+                row.push(shown_name(&why));
                 row
             }
         });
@@ -51,7 +51,7 @@ pub(super) fn verify(run: &Path) -> Result<(), Failure> {
             Err(why) => {
                 // A checkpoint that is being written, or was never finished, is not damaged.
                 wrong += u64::from(dir.is_complete(step));
-                format!("step {step}: {why}")
+                format!("step {step}: {}", shown_name(&why))
             }
         };
         print(&format!("{line}\n"))?;

@@ -11,7 +11,7 @@ use super::output::print;
 use super::run_path::{check_dir, check_exists};
 use crate::Failure;
 use crate::progress::write_line;
-use paceline_terminal::{fitted_text, grouped, output_width};
+use paceline_terminal::{fitted_text, grouped, output_width, shown_name};
 
 /// The largest timeline that is read, in bytes.
 const MAX_BYTES: u64 = 4 << 30;
@@ -33,9 +33,9 @@ pub(super) fn summary(run: &Path) -> Result<(), Failure> {
     let mut table = vec![head.map(String::from).to_vec()];
     for row in &rows {
         table.push(vec![
-            row.role.clone(),
-            row.name.clone(),
-            if row.size.is_empty() { "-".into() } else { row.size.clone() },
+            shown_name(&row.role),
+            shown_name(&row.name),
+            if row.size.is_empty() { "-".into() } else { shown_name(&row.size) },
             grouped(row.calls),
             format!("{:.3}", row.total_us / 1e3),
             format!("{:.1}", row.mean_us()),

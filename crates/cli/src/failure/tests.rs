@@ -12,3 +12,9 @@ fn the_numbers_of_errors_are_not_shown() {
     assert_eq!(text, "error: a: No such file; b: Denied");
     assert_eq!(error_text("x (os error of y)"), "error: x (os error of y)");
 }
+
+#[test]
+fn a_line_break_in_a_name_begins_no_message_of_its_own() {
+    let warning = labelled("warning", "every label is a\nerror: b\n  c");
+    assert_eq!(warning, "warning: every label is a\n  error: b\n  c");
+}

@@ -18,9 +18,20 @@ fn only_confirmed_paths_are_used() {
     assert_eq!(check(&[rows], &["/data/rows/*.svm"]), Ok(()));
     let error = check(&[rows], &["/dat", "/data/row"]).unwrap_err();
     assert!(error.contains("data.path = /data/rows/*.svm"), "{error}");
-    assert!(error.contains("--allow /data/rows/*.svm"), "{error}");
+    assert!(error.contains("--allow '/data/rows/*.svm'"), "{error}");
     let up = "data={kind=\"libsvm\", path=\"/data/../etc/shadow\"}";
     assert!(check(&[up], &["/data"]).is_err());
     let cache = "data={kind=\"clicks\", cache=\"/etc\"}";
     assert!(check(&[cache], &["/data"]).unwrap_err().contains("data.cache = /etc"));
+}
+
+#[test]
+fn a_path_cannot_hide_what_is_confirmed_or_end_a_copied_command() {
+    let path = "/etc/shadow\\r\\u001b[2K  data.path = /data\\n/x'; sudo rm";
+    let hidden = job(&[&format!("data={{kind=\"libsvm\", path=\"{path}\"}}")]);
+    let error = confirm_paths(&hidden, &[], "host:1").unwrap_err().to_string();
+    let shown = r"/etc/shadow\r\u{1b}[2K  data.path = /data\n/x'; sudo rm";
+    assert!(error.contains(&format!("  data.path = {shown}\nif that")), "{error}");
+    let word = shown.replace('\'', r"'\''");
+    assert!(error.ends_with(&format!("--allow '{word}'")), "{error}");
 }

@@ -5,7 +5,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::store::{FileStore, read_most};
+use paceline_filemap::{open_regular, read_regular};
+
+use super::store::FileStore;
 
 /// How the names of files that are being written end.
 const PARTIAL: &str = ".partial";
@@ -58,11 +60,11 @@ impl FileStore for Folder {
     }
 
     fn get(&self, name: &str, to: &Path) -> io::Result<()> {
-        fs::copy(self.0.join(name), to).map(drop)
+        io::copy(&mut open_regular(&self.0.join(name))?, &mut fs::File::create(to)?).map(drop)
     }
 
     fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
-        read_most(fs::File::open(self.0.join(name))?, most)
+        read_regular(&self.0.join(name), most)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::s3_request::{PayloadHash, S3Credentials, SignedRequest};
-use super::store::{FileStore, read_most};
+use super::store::FileStore;
 
 /// How long a connection may take, and a single read or write on it.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
@@ -55,17 +55,8 @@ impl S3Bucket {
             None => format!("https://{bucket}.s3.{region}.amazonaws.com"),
         };
         let prefix = prefix.trim_matches('/');
-        let agent = ureq::Agent::config_builder()
-            .timeout_resolve(Some(STEP_LIMIT))
-            .timeout_connect(Some(STEP_LIMIT))
-            .timeout_per_read(Some(STEP_LIMIT))
-            .timeout_per_write(Some(STEP_LIMIT))
-            .timeout_global(Some(FILE_LIMIT))
-            .http_status_as_error(false)
-            .user_agent(concat!("paceline/", env!("CARGO_PKG_VERSION")))
-            .build();
         Ok(Self {
-            agent: agent.into(),
+            agent: agent(),
             base,
             prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
             credentials: S3Credentials {
@@ -102,6 +93,22 @@ impl S3Bucket {
         let answer = headers.iter().fold(builder, add).call();
         accepted(answer.map_err(io::Error::other)?, url)
     }
+}
+
+/// What makes the requests.
+fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .timeout_resolve(Some(STEP_LIMIT))
+        .timeout_connect(Some(STEP_LIMIT))
+        .timeout_per_read(Some(STEP_LIMIT))
+        .timeout_per_write(Some(STEP_LIMIT))
+        .timeout_global(Some(FILE_LIMIT))
+        .http_status_as_error(false)
+        // A signature holds for one host, and a session's token is for no other.
+        .max_redirects(0)
+        .user_agent(concat!("paceline/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into()
 }
 
 /// An answer that says success. Others become an error with what the store says.
@@ -147,13 +154,23 @@ impl FileStore for S3Bucket {
         let request = self.sign("GET", name, &[], PayloadHash::empty())?;
         let mut answer = self.ask(&request)?;
         let mut file = File::create(to)?;
-        io::copy(&mut answer.body_mut().as_reader(), &mut file)?;
+        // Longer ones cannot have been written, so that an endless answer does not fill the disk.
+        let mut body = answer.body_mut().as_reader().take(MAX_OBJECT + 1);
+        if io::copy(&mut body, &mut file)? > MAX_OBJECT {
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is larger than 5 GiB"));
+        }
         file.sync_all()
     }
 
     fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
         let request = self.sign("GET", name, &[], PayloadHash::empty())?;
-        read_most(self.ask(&request)?.body_mut().as_reader(), most)
+        let mut answer = self.ask(&request)?;
+        let mut content = Vec::new();
+        answer.body_mut().as_reader().take(most + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > most {
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is too long"));
+        }
+        Ok(content)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -192,4 +209,69 @@ fn element(xml: &str, name: &str) -> Option<String> {
     let (text, _) = rest.split_once(&format!("</{name}>"))?;
     let plain = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
     Some(plain.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use super::*;
+
+    /// A bucket at this address.
+    fn bucket(base: String) -> S3Bucket {
+        let [key, secret] = ["key", "secret"].map(String::from);
+        let session = Some("a session".into());
+        let credentials = S3Credentials { key, secret, session, region: "eu-test-1".into() };
+        S3Bucket { agent: agent(), base, prefix: "run/".into(), credentials }
+    }
+
+    /// Reads the head of a request.
+    fn head(stream: &TcpStream) -> Vec<String> {
+        let lines = BufReader::new(stream).lines().map(Result::unwrap);
+        lines.take_while(|line| !line.is_empty()).collect()
+    }
+
+    #[test]
+    fn an_answer_without_end_is_not_read_beyond_the_limit() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let bucket = bucket(format!("http://{}/b", listener.local_addr().unwrap()));
+        let store = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert_eq!(head(&stream)[0], "GET /b/run/step-1/manifest.json HTTP/1.1");
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            // Ends with the connection.
+            while stream.write_all(&[b' '; 4096]).is_ok() {}
+        });
+        let error = bucket.read("step-1/manifest.json", 100_000).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+        store.join().unwrap();
+    }
+
+    #[test]
+    fn a_redirection_is_an_error_and_takes_no_credentials_to_another_place() {
+        let [listener, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let bucket = bucket(format!("http://{}/b", listener.local_addr().unwrap()));
+        let to = other.local_addr().unwrap();
+        let store = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let request = head(&stream);
+            assert!(request.iter().any(|line| line == "x-amz-security-token: a session"));
+            let answer = [
+                "HTTP/1.1 307 Temporary Redirect",
+                &format!("location: http://{to}/b"),
+                "content-length: 34",
+                "",
+                "<Message>use the region</Message>\n",
+            ]
+            .join("\r\n");
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let error = bucket.read("job.toml", 100).unwrap_err().to_string();
+        assert!(error.contains("307") && error.contains("use the region"), "{error}");
+        store.join().unwrap();
+        other.set_nonblocking(true).unwrap();
+        assert_eq!(other.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
 }

@@ -1,7 +1,7 @@
 //! What a place for copies can do.
 
 use std::fmt::Debug;
-use std::io::{self, ErrorKind, Read};
+use std::io;
 use std::path::Path;
 
 /// A place that keeps files by name. Names have the form `folder/file`, or `file`.
@@ -21,14 +21,4 @@ pub trait FileStore: Debug + Send + Sync {
 
     /// Removes the copy, if there is one.
     fn remove(&self, name: &str) -> io::Result<()>;
-}
-
-/// Reads at most this many bytes to the end.
-pub(super) fn read_most(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    from.take(most + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > most {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is too long"));
-    }
-    Ok(content)
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use paceline_checkpoint::{Manifest, RemoteCheckpoints};
@@ -33,6 +34,11 @@ fn a_directory_keeps_files_by_name() {
     assert_eq!(store.read("job.toml", 7).unwrap(), b"content");
     let longer = store.read("job.toml", 6).unwrap_err();
     assert_eq!(longer.kind(), std::io::ErrorKind::InvalidData);
+    assert!(Command::new("mkfifo").arg(dir.path().join("to/pipe")).status().unwrap().success());
+    for refused in [store.read("pipe", 7).map(drop), store.get("pipe", &back)] {
+        assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    }
+    store.remove("pipe").unwrap();
     let mode = |path: &str| fs::metadata(dir.path().join(path)).unwrap().permissions().mode();
     assert_eq!(mode("to") & 0o777, 0o700, "only its owner may read it");
     let missing = store.get("other", Path::new("/dev/null")).unwrap_err();

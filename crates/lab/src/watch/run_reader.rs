@@ -237,15 +237,18 @@ fn add_event(curves: &mut CurveSet, event: FileEvent<'_>) {
     }
 }
 
-/// The folders of a run that belong to tasks: a role and a number, in that order.
+/// The folders of a run that belong to tasks: a role and a number, in that order. A role is a word:
+/// the page shows it, and another program may have chosen a folder's name.
 fn task_folders(run: &Path) -> Vec<String> {
     let entries = fs::read_dir(run).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| {
-            let parts = name.rsplit_once('_');
-            parts.is_some_and(|(_, number)| number.parse::<u32>().is_ok())
+            let is_word = |role: &str| role.bytes().all(|byte| byte.is_ascii_lowercase());
+            name.rsplit_once('_').is_some_and(|(role, number)| {
+                is_word(role) && !role.is_empty() && number.parse::<u32>().is_ok()
+            })
         })
         .collect();
     names.sort_by_key(|name| {
@@ -265,6 +268,15 @@ mod tests {
 
     use super::super::series::SentMark;
     use super::*;
+
+    #[test]
+    fn a_folder_with_markup_in_its_name_is_no_task() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["worker_0", "ps_1", "x\"><img src=x onerror=alert(1)>_0", "\x1b[31m_0", "_0"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        assert_eq!(task_folders(dir.path()), ["ps_1", "worker_0"]);
+    }
 
     fn values(run: &RunReader, tag: &str) -> Vec<(u64, f32)> {
         let series = run.series("worker_0", tag);

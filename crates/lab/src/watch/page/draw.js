@@ -69,7 +69,7 @@ export function draw(spec, view) {
     : y => (y - ys[0]) / (ys[1] - ys[0] || 1);
   const toY = y => plot.bottom - part(y) * (plot.bottom - plot.top);
   const fromX = px => xs[0] + ((px - plot.left) / (plot.right - plot.left)) * (xs[1] - xs[0]);
-  const clip = `clip-${spec.id}${view.file ? '-file' : ''}`;
+  const clip = safe(`clip-${spec.id}${view.file ? '-file' : ''}`);
   const body = [
     axes(spec, view, theme, plot, xs, lines.length ? found : null, toX, toY, isLog),
     `<clipPath id="${clip}">`,
