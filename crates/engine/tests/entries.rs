@@ -51,6 +51,22 @@ fn one_worker_gives_the_bits_of_a_single_process_with_every_optimizer() {
 }
 
 #[test]
+fn a_run_that_stops_early_keeps_the_numbers_of_all_entries_of_its_best_test() {
+    for sharing in [Sharing::none(), Sharing::servers(3).workers(2), Sharing::mesh(2)] {
+        let early = || machine(AdaGrad::new(0.1)).share(sharing).test_every(10).min_gain(0.5);
+        let patient = Stop::epochs(2).or(Stop::patience(3));
+        let report = early().stop(patient).keep_best().run().unwrap();
+        assert_eq!(report.summary.stop_reason, "patience", "{sharing}");
+        let best = report.summary.best.clone().unwrap();
+        let only = early().stop(Stop::steps(best.step)).run().unwrap();
+        assert_eq!(only.test_loss, best.value, "{sharing}");
+        let kept = report.best_params.unwrap();
+        let kept: Vec<u32> = kept.iter().map(|param| param.to_bits()).collect();
+        assert_eq!(kept, bits(&only), "{sharing}");
+    }
+}
+
+#[test]
 fn sync_runs_agree_however_the_keys_are_divided_and_keys_that_no_row_has_stay_zero() {
     let run = |servers| {
         let session = machine(AdaGrad::new(0.1)).share(Sharing::servers(servers).workers(2));
