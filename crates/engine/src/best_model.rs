@@ -44,8 +44,8 @@ impl BestKeeper {
         keys: Option<&[u32]>,
         link: &mut impl Link,
     ) -> Result<LinkOutcome<&[f32]>, TrainError> {
+        self.params = KeptParams::new(self.layout.width());
         let params = &mut self.params;
-        params.clear();
         self.step = None;
         let fetched = link.for_each_piece(&mut |piece| {
             params.extend(piece);

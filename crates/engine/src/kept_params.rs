@@ -3,12 +3,8 @@
 use crate::context::VisitPiece;
 use crate::error::TrainError;
 
-/// Keys that are visited together.
-const KEYS: usize = 1 << 14;
-
 /// All parameters of a model, given and visited in order. If keys have several parameters, those
 /// that are all zero, such as those without an entry, take no memory.
-#[derive(Default)]
 pub(crate) struct KeptParams {
     /// Parameters of each key.
     width: usize,
@@ -24,15 +20,7 @@ pub(crate) struct KeptParams {
 impl KeptParams {
     /// No parameters yet, of keys that have `width` each.
     pub(crate) fn new(width: usize) -> Self {
-        Self { width, ..Self::default() }
-    }
-
-    /// Forgets all parameters.
-    pub(crate) fn clear(&mut self) {
-        self.keys.clear();
-        self.values.clear();
-        self.begun.clear();
-        self.next = 0;
+        Self { width, keys: Vec::new(), values: Vec::new(), begun: Vec::new(), next: 0 }
     }
 
     /// Adds the parameters that follow.
@@ -40,25 +28,17 @@ impl KeptParams {
         if self.width == 1 {
             return self.values.extend_from_slice(piece);
         }
-        let missing = if self.begun.is_empty() { 0 } else { self.width - self.begun.len() };
-        let (first, rest) = piece.split_at(missing.min(piece.len()));
-        self.begun.extend_from_slice(first);
-        if self.begun.len() == self.width {
-            let key = std::mem::take(&mut self.begun);
-            self.add_key(&key);
+        self.begun.extend_from_slice(piece);
+        let mut whole = self.begun.chunks_exact(self.width);
+        for (key, values) in (self.next..).zip(&mut whole) {
+            if values.iter().any(|value| value.to_bits() != 0) {
+                self.keys.push(key);
+                self.values.extend_from_slice(values);
+            }
+            self.next += 1;
         }
-        let whole = rest.chunks_exact(self.width);
-        let last = whole.remainder();
-        whole.for_each(|key| self.add_key(key));
-        self.begun.extend_from_slice(last);
-    }
-
-    fn add_key(&mut self, values: &[f32]) {
-        if values.iter().any(|value| value.to_bits() != 0) {
-            self.keys.push(self.next);
-            self.values.extend_from_slice(values);
-        }
-        self.next += 1;
+        let last = whole.remainder().len();
+        self.begun.drain(..self.begun.len() - last);
     }
 
     /// All parameters, if each key has one.
@@ -69,12 +49,10 @@ impl KeptParams {
 
     /// Appends the parameters of some keys; zeros take the place of those that the last key lacks.
     pub(crate) fn read(&self, keys: &[u32], out: &mut Vec<f32>) {
-        if self.width == 1 {
-            return out.extend(keys.iter().map(|&key| self.values[key as usize]));
-        }
         for key in keys {
             let end = out.len() + self.width;
             match self.keys.binary_search(key) {
+                _ if self.width == 1 => out.push(self.values[*key as usize]),
                 Ok(at) => out.extend_from_slice(&self.values[at * self.width..][..self.width]),
                 Err(_) if *key == self.next => out.extend_from_slice(&self.begun),
                 Err(_) => {}
@@ -89,13 +67,11 @@ impl KeptParams {
             return visit(&self.values);
         }
         let mut kept = self.keys.iter().zip(self.values.chunks_exact(self.width)).peekable();
-        let mut piece = Vec::new();
-        for from in (0..self.next as usize).step_by(KEYS) {
-            let to = (from + KEYS).min(self.next as usize);
-            piece.clear();
-            piece.resize((to - from) * self.width, 0.0);
-            while let Some((key, values)) = kept.next_if(|(key, _)| (**key as usize) < to) {
-                let at = (*key as usize - from) * self.width;
+        for from in (0..self.next).step_by(1 << 14) {
+            let to = self.next.min(from + (1 << 14));
+            let mut piece = vec![0.0; (to - from) as usize * self.width];
+            while let Some((key, values)) = kept.next_if(|(key, _)| **key < to) {
+                let at = (key - from) as usize * self.width;
                 piece[at..at + self.width].copy_from_slice(values);
             }
             visit(&piece)?;
