@@ -46,7 +46,7 @@ impl TableMemory {
     pub fn entries_within(&self, limit: u64) -> Result<Option<usize>, String> {
         let text = |bytes: u64| memory_text(bytes.into());
         let Some(left) = limit.checked_sub(self.fixed) else {
-            let what = if self.entry > 0 { "the index of" } else { "the parameters of" };
+            let what = if self.entry > 0 { "the index of" } else { "a table of" };
             return Err(format!(
                 "{what} {} keys takes {}, and cluster.memory is {}; raise it, use fewer features, \
                  or more servers",
