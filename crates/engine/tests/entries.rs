@@ -195,3 +195,23 @@ fn sparse_softmax_has_a_number_for_each_class() {
     assert_eq!(one.accuracy, 1.0);
     assert_eq!(bits(&one), bits(&shared));
 }
+
+#[test]
+fn a_resumed_run_with_longer_periods_evicts_what_none_of_the_next_has() {
+    // Each row has a feature that no other has, so an epoch of 90 steps names it once.
+    let rows = (0..2_000u32).map(|row| ([row, 2_000 + row % 2], [], row % 2));
+    let rows = SparseRows::from_rows(2_002, rows).unwrap().hold_out(200, 1).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let run = |evict_after, steps| {
+        let session = Session::sparse(FactorMachine::new(2_002, 2), rows.clone())
+            .optimizer(AdaGrad::new(0.1))
+            .batch(20)
+            .entries(EntryPolicy { evict_after: Some(evict_after), ..EntryPolicy::default() })
+            .checkpoints(dir.path(), CheckpointSettings::steps(100));
+        session.stop(Stop::steps(steps)).resume().run().unwrap()
+    };
+    run(1, 100);
+    let report = run(50, 160);
+    let known = report.params[..6_000].chunks(3).filter(|key| key.iter().any(|v| *v != 0.0));
+    assert_eq!(known.count(), 60 * 20, "those of the steps from 100 on");
+}
