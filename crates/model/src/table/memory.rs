@@ -85,8 +85,8 @@ impl ParamTable {
         }
         let (keys, entries) = (self.keys().len(), table.entries());
         Err(format!(
-            "the table has {entries} of {keys} keys and takes {}, and cluster.memory has no room for \
-             more; raise it, set model.min_count or model.evict_after, or use more servers",
+            "the table has {entries} of {keys} keys and takes {}, and cluster.memory has no room \
+             for more; raise it, set model.min_count or model.evict_after, or use more servers",
             memory_text(self.used_bytes().into())
         ))
     }
