@@ -218,7 +218,10 @@ fn explain_predicts_the_memory_of_the_table() {
         printed.replace("\n# ", " ").split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let index = "in this process for the index of 33,762,579 keys, and 72 bytes for each that";
-    assert_says(&text(printed), &[index]);
+    assert_says(&text(printed), &[index, "about 30 MB more in each task"]);
+    let checkpoints = ["--set", "model.kind=fm", "--set", "checkpoint.every_steps=9"];
+    let printed = sandbox.ok(&[&["explain"], &checkpoints[..]].concat()).stdout;
+    assert_says(&text(printed), &["up to twice the bytes of its entries"]);
     let limited = ["--set", "model.kind=ffm", "--set", "data.features=1000000"];
     let shared = ["--set", "cluster.mode=sync", "--set", "cluster.memory=3mb"];
     let printed = sandbox.ok(&[&["explain"], &limited[..], &shared].concat()).stdout;
@@ -235,10 +238,12 @@ fn mirrored_has_the_bits_of_sync_for_sparse_models() {
         ("logistic", &["train.optimizer={kind=\"sgd\", rate=0.1, decay=0.01}"][..]),
         ("ffm", &[]),
         ("deepfm", &FREQUENCY),
+        ("sparse-softmax", &FREQUENCY),
     ] {
         let sandbox = Sandbox::new();
         let kind = format!("model.kind={model}");
-        let rank = if model == "logistic" { &[][..] } else { &["model.rank=2"] };
+        let has_rank = ["ffm", "deepfm"].contains(&model);
+        let rank = if has_rank { &["model.rank=2"][..] } else { &[] };
         let common = [&CLICKS[..2], &CLICKS[3..4], &[&kind], rank, more].concat();
         // The last step has no rows for the third worker.
         let rows = ["data.train_examples=1021", "train.batch=20", "train.stop={epochs=1}"];
@@ -270,8 +275,10 @@ fn a_table_beyond_the_memory_of_the_job_ends_the_run_with_its_number_of_keys() {
         output.stderr
     };
     let before = "the index of 300001 keys takes 1.2 MB, and cluster.memory is 1.0 MB";
-    assert_says(&fails("single", "1mb"), &[before]);
     for mode in ["single", "sync", "mirrored"] {
+        let printed = fails(mode, "1mb");
+        assert_says(&printed, &["error: --set cluster.memory=1mb", before]);
+        assert!(!sandbox.path(&format!("{mode}-1mb")).exists(), "{mode} has started: {printed}");
         let printed = fails(mode, "2mb");
         assert_says(&printed, &["of 300001 keys", "cluster.memory has no room", "min_count"]);
     }

@@ -292,3 +292,28 @@ fn a_comparison_states_what_best_means_and_compares_equal_work() {
     browser.wait_for(&format!("{wide}.scrollWidth === {wide}.clientWidth"));
     browser.assert_no_complaints();
 }
+
+#[test]
+fn a_comparison_of_click_models_has_their_auc_keys_and_entries() {
+    let sandbox = Sandbox::new();
+    let clicks = ["model.kind=fm", "data.features=2000", "data.train_examples=2000"];
+    let settings = [&clicks[..], &["data.test_examples=200", "train.stop={epochs=1}"]].concat();
+    for rank in [2, 4] {
+        let rank = format!("model.rank={rank}");
+        sandbox.train(&format!("all/{rank}"), &[&settings[..], &[&rank]].concat());
+    }
+    let (_watching, at) = watch(&sandbox, "all");
+    let mut browser = Browser::start(&sandbox);
+    browser.set_screen(1400, 900, "light");
+    let runs = "run=model.rank%3D2&run=model.rank%3D4";
+    browser.open(&format!("http://{at}/#{runs}"));
+    for title in ["Last AUC", "Keys per step", "Entries", "Memory of entries"] {
+        browser.wait_for(&format!(
+            "[...document.querySelectorAll('.compare tr')].some(row => \
+             row.firstChild.textContent === '{title}' && /\\d/.test(row.children[3].textContent))"
+        ));
+    }
+    browser.open(&format!("http://{at}/#run=model.rank%3D2&x=step"));
+    browser.wait_for("/0\\.\\d+/.test(document.querySelector('[data-figure=AUC]').textContent)");
+    browser.assert_no_complaints();
+}

@@ -246,7 +246,10 @@ impl ResumePoint {
         };
         let keys = rising(whole_numbers(0, count)?)?;
         let marks = if shard.has_marks {
-            whole_numbers(count, count)?
+            // The periods of the run may have been shorter before.
+            let updates = shard.chunks.iter().map(|chunk| chunk.version).max();
+            let last = table.mark_of(updates.unwrap_or(self.step()).saturating_sub(1));
+            whole_numbers(count, count)?.into_iter().map(|mark| mark.min(last)).collect()
         } else {
             // The run did not evict entries before.
             vec![table.mark_of(self.step()); count]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use paceline_engine::Mode;
 use paceline_job::{DataShape, ModelKind, Plan, RawJob, SettingOrigin};
-use paceline_model::{Table, memory_text};
+use paceline_model::{EntryPolicy, Table, TableMemory, memory_text};
 use paceline_observe::container::Container;
 use paceline_observe::machine::Machine;
 use paceline_terminal::grouped;
@@ -25,6 +25,7 @@ pub(crate) fn check_model_memory(
     plan: &Plan,
     shape: DataShape,
 ) -> Result<(), Failure> {
+    check_table_memory(job, plan, shape)?;
     let Some((parameters, parts)) = model_parts(plan, shape) else { return Ok(()) };
     let needed = parts.iter().map(|part| part.bytes).sum();
     let Some(here) = memory_here().filter(|here| needed > u128::from(*here)) else { return Ok(()) };
@@ -45,6 +46,31 @@ pub(crate) fn check_model_memory(
         }
         _ => problem.into(),
     })
+}
+
+/// Checks that what a table takes before its first entry fits into the memory that the job allows.
+fn check_table_memory(job: &RawJob, plan: &Plan, shape: DataShape) -> Result<(), Failure> {
+    let Some(limit) = plan.cluster.memory else { return Ok(()) };
+    let table = table_memory(plan, shape).filter(|_| plan.model.is_sparse());
+    let Some(Err(why)) = table.map(|table| table.entries_within(limit)) else { return Ok(()) };
+    Err(job.problem("cluster.memory", format!("is too small: {why}")).into())
+}
+
+/// The memory of a sparse model's table in each task that has one, for data of this shape.
+pub(crate) fn table_memory(plan: &Plan, shape: DataShape) -> Option<TableMemory> {
+    let (width, parameters, policy) = match &plan.model {
+        ModelKind::Factors(factors) => {
+            let form = factors.form(shape);
+            (form.width(), form.parameters(), factors.entries)
+        }
+        _ => (1, shape.inputs() as u128 + 1, EntryPolicy::default()),
+    };
+    let parts = match plan.cluster.mode {
+        Mode::Single | Mode::Mirrored => 1,
+        _ => plan.cluster.servers.max(1),
+    };
+    let keys = usize::try_from(parameters.div_ceil(width as u128)).ok()?.div_ceil(parts);
+    Some(TableMemory::of(&plan.optimizer, width, keys, policy))
 }
 
 /// The number of a model's parameters, and what they need.

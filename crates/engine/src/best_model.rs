@@ -6,6 +6,7 @@ use paceline_observe::{BestTest, TestMetric};
 
 use crate::context::{FinalModel, TaskContext, VisitPiece};
 use crate::error::TrainError;
+use crate::kept_params::KeptParams;
 use crate::link::Link;
 use crate::test_runner::StepScore;
 
@@ -17,7 +18,7 @@ pub(crate) struct BestKeeper {
     kept: Option<BestTest>,
     /// The step of the parameters below, which a test is about to judge.
     step: Option<u64>,
-    params: Vec<f32>,
+    params: KeptParams,
     /// Those of the parameters that the test needs, if it does not need all.
     tested: Vec<f32>,
 }
@@ -27,7 +28,8 @@ impl BestKeeper {
     /// process of the run has kept.
     pub(crate) fn new(layout: Layout, metric: TestMetric, kept: Option<BestTest>) -> Self {
         let kept = kept.filter(|kept| kept.metric == metric.name());
-        Self { layout, metric, kept, step: None, params: Vec::new(), tested: Vec::new() }
+        let params = KeptParams::new(layout.width());
+        Self { layout, metric, kept, step: None, params, tested: Vec::new() }
     }
 
     /// The best test whose parameters are kept.
@@ -42,20 +44,20 @@ impl BestKeeper {
         keys: Option<&[u32]>,
         link: &mut impl Link,
     ) -> Result<LinkOutcome<&[f32]>, TrainError> {
+        self.params = KeptParams::new(self.layout.width());
         let params = &mut self.params;
-        params.clear();
         self.step = None;
         let fetched = link.for_each_piece(&mut |piece| {
-            params.extend_from_slice(piece);
+            params.extend(piece);
             Ok(())
         })?;
         if fetched == Rewound {
             return Ok(Rewound);
         }
         self.step = Some(step);
-        let Some(keys) = keys else { return Ok(Done(&self.params)) };
+        let Some(keys) = keys else { return Ok(Done(self.params.all())) };
         self.tested.clear();
-        self.tested.extend(keys.iter().map(|&key| self.params[key as usize]));
+        self.params.read(keys, &mut self.tested);
         Ok(Done(&self.tested))
     }
 
@@ -75,7 +77,7 @@ impl BestKeeper {
         }
         let best = BestTest { step: test.step, metric: self.metric.name().to_owned(), value };
         let params = &self.params;
-        let mut pieces = |visit: &mut VisitPiece<'_>| visit(params);
+        let mut pieces = |visit: &mut VisitPiece<'_>| params.for_each_piece(visit);
         context.save_best(FinalModel::new(&self.layout, test.step, &mut pieces), &best)?;
         self.kept = Some(best);
         Ok(())

@@ -59,6 +59,7 @@ mod evaluator_task;
 mod exchange_observer;
 mod gradient;
 mod initial_params;
+mod kept_params;
 mod link;
 mod link_observers;
 mod local_link;

@@ -51,6 +51,22 @@ fn one_worker_gives_the_bits_of_a_single_process_with_every_optimizer() {
 }
 
 #[test]
+fn a_run_that_stops_early_keeps_the_numbers_of_all_entries_of_its_best_test() {
+    for sharing in [Sharing::none(), Sharing::servers(3).workers(2), Sharing::mesh(2)] {
+        let early = || machine(AdaGrad::new(0.1)).share(sharing).test_every(10).min_gain(0.5);
+        let patient = Stop::epochs(2).or(Stop::patience(3));
+        let report = early().stop(patient).keep_best().run().unwrap();
+        assert_eq!(report.summary.stop_reason, "patience", "{sharing}");
+        let best = report.summary.best.clone().unwrap();
+        let only = early().stop(Stop::steps(best.step)).run().unwrap();
+        assert_eq!(only.test_loss, best.value, "{sharing}");
+        let kept = report.best_params.unwrap();
+        let kept: Vec<u32> = kept.iter().map(|param| param.to_bits()).collect();
+        assert_eq!(kept, bits(&only), "{sharing}");
+    }
+}
+
+#[test]
 fn sync_runs_agree_however_the_keys_are_divided_and_keys_that_no_row_has_stay_zero() {
     let run = |servers| {
         let session = machine(AdaGrad::new(0.1)).share(Sharing::servers(servers).workers(2));
@@ -178,4 +194,24 @@ fn sparse_softmax_has_a_number_for_each_class() {
     let (one, shared) = (run(Sharing::none()), run(Sharing::servers(2).workers(1)));
     assert_eq!(one.accuracy, 1.0);
     assert_eq!(bits(&one), bits(&shared));
+}
+
+#[test]
+fn a_resumed_run_with_longer_periods_evicts_what_none_of_the_next_has() {
+    // Each row has a feature that no other has, so an epoch of 90 steps names it once.
+    let rows = (0..2_000u32).map(|row| ([row, 2_000 + row % 2], [], row % 2));
+    let rows = SparseRows::from_rows(2_002, rows).unwrap().hold_out(200, 1).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let run = |evict_after, steps| {
+        let session = Session::sparse(FactorMachine::new(2_002, 2), rows.clone())
+            .optimizer(AdaGrad::new(0.1))
+            .batch(20)
+            .entries(EntryPolicy { evict_after: Some(evict_after), ..EntryPolicy::default() })
+            .checkpoints(dir.path(), CheckpointSettings::steps(100));
+        session.stop(Stop::steps(steps)).resume().run().unwrap()
+    };
+    run(1, 100);
+    let report = run(50, 160);
+    let known = report.params[..6_000].chunks(3).filter(|key| key.iter().any(|v| *v != 0.0));
+    assert_eq!(known.count(), 60 * 20, "those of the steps from 100 on");
 }

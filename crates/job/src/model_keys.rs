@@ -17,6 +17,8 @@ pub(super) const SPARSE: &[&str] =
 pub(super) const TWO_CLASS: &[&str] = &["logistic", "fm", "ffm", "deepfm", "wide-deep"];
 /// Those of them that have vectors.
 pub(super) const FACTORS: &[&str] = &["fm", "ffm", "deepfm", "wide-deep"];
+/// Models whose features have numbers once they occur.
+const ENTRIES: &[&str] = &["fm", "ffm", "deepfm", "wide-deep", "sparse-softmax"];
 /// Those of them that need to know the fields of a row's features.
 pub(super) const WITH_FIELDS: &[&str] = &["ffm", "deepfm", "wide-deep"];
 /// Those of them that have a perceptron.
@@ -80,8 +82,8 @@ pub(super) fn model_keys() -> Vec<KeySpec> {
         key("model.rank", RANK, "8", rank)
             .default_when("4", &[(MODEL, &["ffm"])])
             .with(MODEL, FACTORS),
-        key("model.min_count", COUNTS, "1", min_count).with(MODEL, FACTORS),
-        optional("model.evict_after", PERIOD, evict_after).with(MODEL, FACTORS),
+        key("model.min_count", COUNTS, "1", min_count).with(MODEL, ENTRIES),
+        optional("model.evict_after", PERIOD, evict_after).with(MODEL, ENTRIES),
         key("model.numbers", ValueKind::Word(&[DENSE_NUMBERS, "vectors"]), "\"inputs\"", numbers)
             .with(MODEL, DEEP)
             .with(kind, &["table"]),

@@ -3,9 +3,11 @@
 use paceline_data::SparseKind;
 use paceline_data::sparse::CLICK_FIELDS;
 use paceline_engine::Mode;
-use paceline_job::{DataKind, DataShape, FactorPlan, ModelKind, Plan};
-use paceline_model::{EntryPolicy, ParamTable, TableMemory, memory_text};
+use paceline_job::{DataKind, DataShape, FactorPlan, Plan};
+use paceline_model::{ParamTable, TableMemory, memory_text};
 use paceline_terminal::grouped;
+
+use crate::model_memory::table_memory;
 
 /// The memory of a sparse model's table in each task; of its entries alone if the job does not say
 /// how many features or fields the data has; empty for other models.
@@ -35,6 +37,10 @@ pub(super) fn memory(plan: &Plan) -> String {
             }
         };
     }
+    line += "\n# memory: about 30 MB more in each task, and in workers the mapped file of rows";
+    if plan.checkpoint.is_some() {
+        line += ", and up to twice the bytes of its entries while a task writes checkpoints";
+    }
     line + "\n"
 }
 
@@ -48,26 +54,18 @@ fn task_memory(plan: &Plan) -> Option<TaskMemory> {
     let DataKind::Rows(spec) = &plan.data.kind else { return None };
     let features = spec.features.filter(|_| plan.model.is_sparse())?;
     let has_fields = matches!(spec.kind, SparseKind::Clicks | SparseKind::Criteo);
-    let (width, parameters, policy) = match &plan.model {
-        ModelKind::Factors(factors) => {
-            let fields = if has_fields { CLICK_FIELDS } else { 0 };
-            let is_known = fields > 0 || !factors.uses_fields();
-            if !is_known || factors.name == FactorPlan::SOFTMAX {
-                return None;
-            }
-            let form = factors.form(DataShape::of_rows(features, fields));
-            (form.width(), form.parameters(), factors.entries)
-        }
-        _ => (1, features as u128 + 1, EntryPolicy::default()),
+    let fields = if has_fields { CLICK_FIELDS } else { 0 };
+    let is_known = plan.model.factors().is_none_or(|factors| {
+        factors.name != FactorPlan::SOFTMAX && (has_fields || !factors.uses_fields())
+    });
+    let shape = DataShape::of_rows(features, fields);
+    let table = is_known.then(|| table_memory(plan, shape)).flatten()?;
+    let task = match plan.cluster.mode {
+        Mode::Single => "this process",
+        Mode::Mirrored => "each worker",
+        _ => "each server",
     };
-    let keys = usize::try_from(parameters.div_ceil(width as u128)).ok()?;
-    let (task, parts) = match plan.cluster.mode {
-        Mode::Single => ("this process", 1),
-        Mode::Mirrored => ("each worker", 1),
-        _ => ("each server", plan.cluster.servers.max(1)),
-    };
-    let keys = keys.div_ceil(parts);
-    Some(TaskMemory { task, table: TableMemory::of(&plan.optimizer, width, keys, policy) })
+    Some(TaskMemory { task, table })
 }
 
 /// What an entry takes, where the number of features or fields is not known.

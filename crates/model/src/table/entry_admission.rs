@@ -36,7 +36,7 @@ impl EntryTable {
     /// Whether another entry may be created.
     #[cold]
     fn has_room(&self) -> bool {
-        let has_room = self.policy.max_entries.is_none_or(|most| self.entries() < most);
+        let has_room = self.policy.max_entries.is_none_or(|most| self.slabs.has_room(most));
         if !has_room {
             self.is_full.store(true, Ordering::Relaxed);
         }

@@ -15,8 +15,9 @@ pub struct EntryPolicy {
     /// At every update whose number is a multiple of this, the entries that none of as many
     /// updates before has named are evicted. `None` if entries stay.
     pub evict_after: Option<u64>,
-    /// The most entries of a table; `None` for as many as there is memory for. Beyond it keys get
-    /// no entry, and [`ParamTable::check_room`](super::ParamTable::check_room) says so.
+    /// The most entries of a table, with evicted ones whose memory is not used again yet; `None`
+    /// for as many as there is memory for. Beyond it keys get no entry, and
+    /// [`ParamTable::check_room`](super::ParamTable::check_room) says so.
     pub max_entries: Option<usize>,
 }
 

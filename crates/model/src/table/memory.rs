@@ -46,7 +46,7 @@ impl TableMemory {
     pub fn entries_within(&self, limit: u64) -> Result<Option<usize>, String> {
         let text = |bytes: u64| memory_text(bytes.into());
         let Some(left) = limit.checked_sub(self.fixed) else {
-            let what = if self.entry > 0 { "the index of" } else { "the parameters of" };
+            let what = if self.entry > 0 { "the index of" } else { "a table of" };
             return Err(format!(
                 "{what} {} keys takes {}, and cluster.memory is {}; raise it, use fewer features, \
                  or more servers",
@@ -61,15 +61,15 @@ impl TableMemory {
 }
 
 impl ParamTable {
-    /// The bytes of the index, the entries that exist and their state; of a flat table, of all
-    /// keys.
+    /// The bytes of the index, the entries and their state, with those of evicted entries; of a
+    /// flat table, of all keys.
     pub fn used_bytes(&self) -> u64 {
         match self {
             ParamTable::Flat(table) => (size_of::<f32>() * table.width * table.len()) as u64,
             ParamTable::Entries(table) => {
                 let keys = self.keys().len();
                 let memory = TableMemory::of(&table.spec, table.width, keys, table.policy);
-                memory.fixed + memory.entry * table.entries() as u64
+                memory.fixed + memory.entry * table.slabs.held() as u64
             }
         }
     }
@@ -85,7 +85,7 @@ impl ParamTable {
         }
         let (keys, entries) = (self.keys().len(), table.entries());
         Err(format!(
-            "the table has {entries} of {keys} keys, which take {}, and cluster.memory has no room \
+            "the table has {entries} of {keys} keys and takes {}, and cluster.memory has no room \
              for more; raise it, set model.min_count or model.evict_after, or use more servers",
             memory_text(self.used_bytes().into())
         ))

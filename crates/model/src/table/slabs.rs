@@ -85,6 +85,16 @@ impl Slabs {
         &cells.all()[at * self.len..][..self.len]
     }
 
+    /// Entries that take memory, freed ones included.
+    pub(super) fn held(&self) -> usize {
+        self.used.0.load(Ordering::Relaxed) as usize
+    }
+
+    /// Whether another entry needs no more memory than `most` do.
+    pub(super) fn has_room(&self, most: usize) -> bool {
+        self.held() < most || !self.freed().ready.is_empty()
+    }
+
     /// Entries taken and not freed.
     pub(super) fn used(&self) -> u32 {
         let freed = self.freed();

@@ -18,7 +18,8 @@ export function facts(run) {
     end = about.summary,
     lead = coordinator(run);
   const final = firstCurve({ ...run, zoomed: null }, tags.testAccuracy),
-    loss = firstCurve({ ...run, zoomed: null }, tags.testLoss);
+    loss = firstCurve({ ...run, zoomed: null }, tags.testLoss),
+    area = firstCurve({ ...run, zoomed: null }, tags.testAuc);
   const steps =
     run.curves.get(curveKey(lead, resourceTags.taskCpu)) ??
     run.curves.get(curveKey(lead, tags.trainLoss));
@@ -36,6 +37,7 @@ export function facts(run) {
     trainLoss: end?.train_loss ?? recent(run.curves.get(curveKey(lead, tags.trainLoss))),
     testLoss: end?.test_loss ?? of(loss),
     accuracy: end?.test_accuracy ?? of(final),
+    auc: end?.test_auc ?? of(area),
     stepsPerSecond: end?.steps_per_second ?? speed,
     examplesPerSecond:
       end?.examples_per_second ??

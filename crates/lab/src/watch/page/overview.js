@@ -128,6 +128,7 @@ export function showFigures(into, run) {
     tile('Train loss', figure(f.trainLoss)),
     tile('Test loss', figure(f.testLoss)),
     tile('Accuracy', percent(f.accuracy, 2)),
+    ...(f.auc == null ? [] : [tile('AUC', figure(f.auc))]),
     tile('Steps/s', rounded(f.stepsPerSecond)),
     tile('Examples/s', rounded(f.examplesPerSecond)),
     tile(

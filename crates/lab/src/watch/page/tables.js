@@ -260,9 +260,31 @@ function atWork(run, tag, work) {
 const summed = (run, field) =>
   run.about.summary?.tasks?.reduce((sum, task) => sum + (task[field] ?? 0), 0);
 
+// A mean of the workers' steps of a sparse model.
+const keysPerStep = run => summed(run, 'keys') / stepsWithKeys(run);
+const stepsWithKeys = run =>
+  run.about.summary?.tasks?.reduce((sum, task) => sum + (task.keys ? task.steps : 0), 0);
+
+// What all servers hold at the end, or else the worker that holds most, as in reports.
+function held(run, field) {
+  const all = (run.about.summary?.tasks ?? []).filter(task => task[field]);
+  const ofServers = all.filter(task => task.task.startsWith('ps:')).map(task => task[field]);
+  return ofServers.length ? ofServers.reduce((sum, more) => sum + more)
+    : Math.max(...all.map(task => task[field]));
+}
+
+// Rows that only some runs have.
+const sparseRows = [
+  ['Last AUC', run => facts(run).auc, figure],
+  ['Keys per step', keysPerStep, grouped],
+  ['Entries', run => held(run, 'entries'), grouped],
+  ['Memory of entries', run => held(run, 'entry_bytes'), bytes],
+];
+
 // The rows of the comparison: title, value, format, and which value is best ('lowest', 'highest'
 // or none). Only what does not depend on the length of a run has a best value.
 function comparedRows(runs, work) {
+  const sparse = sparseRows.filter(([, of]) => runs.some(run => Number.isFinite(of(run))));
   const after = `after ${grouped(work ?? 0)} examples`;
   const equal = work == null ? [] : [
     [`Test loss ${after}`, run => atWork(run, tags.testLoss, work)?.value, figure, 'lowest'],
@@ -300,6 +322,7 @@ function comparedRows(runs, work) {
     ['Last train loss', run => facts(run).trainLoss, figure],
     ['Last test loss', run => facts(run).testLoss, figure],
     ['Last accuracy', run => facts(run).accuracy, x => percent(x, 2)],
+    ...sparse,
     ['Held back by', run => run.about.verdict?.kind ?? '–'],
   ];
 }

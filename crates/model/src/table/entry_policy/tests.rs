@@ -109,6 +109,25 @@ fn beyond_the_most_entries_keys_get_none_and_the_table_says_so() {
 }
 
 #[test]
+fn evicted_entries_take_memory_until_it_is_used_again() {
+    let policy =
+        EntryPolicy { evict_after: Some(1), max_entries: Some(4), ..EntryPolicy::default() };
+    let table = table(Sgd::new(1.0), policy);
+    let entry = TableMemory::of(&Sgd::new(1.0), WIDTH, FEATURES + 1, policy).entry;
+    let bytes = |entries: u64| 4 * (FEATURES as u64 + 1) + entries * entry;
+    table.update(0, &[0], &[1.0; 2]);
+    table.update(1, &[1], &[1.0; 2]);
+    assert_eq!((table.entries(), table.used_bytes()), (Some(2), bytes(3)));
+    table.update(2, &[2], &[1.0; 2]);
+    table.update(3, &[3], &[1.0; 2]);
+    assert_eq!((table.entries(), table.used_bytes()), (Some(2), bytes(4)));
+    assert_eq!(table.check_room(), Ok(()));
+    table.update(4, &[4, 5], &[1.0; 4]);
+    assert!(table.check_room().is_err(), "{} bytes", table.used_bytes());
+    assert_eq!(table.used_bytes(), bytes(4));
+}
+
+#[test]
 fn a_table_of_stored_entries_continues_with_the_same_bits() {
     let policy = EntryPolicy { min_count: 2, evict_after: Some(3), max_entries: None };
     let model = Logistic::new(FEATURES);
