@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use paceline_job::{FileKey, RawJob};
 use paceline_record::flush_lines;
-use paceline_terminal::shown_name;
+use paceline_terminal::{shell_word, shown_name};
 
 use crate::Failure;
 
@@ -28,8 +28,10 @@ pub(crate) fn confirm_paths(
     if asked.is_empty() || asks_and_is_allowed(&asked, address) {
         return Ok(());
     }
-    let flags: Vec<_> =
-        asked.iter().map(|file| format!("--allow {}", shell_word(&file.path))).collect();
+    let flags: Vec<_> = asked
+        .iter()
+        .map(|file| format!("--allow {}", shell_word(&file.path.display().to_string())))
+        .collect();
     Err(Failure::Usage(format!(
         "the run at {address} wants to use these paths of this machine:\n{}if that is right, \
          confirm with {}",
@@ -41,13 +43,6 @@ pub(crate) fn confirm_paths(
 /// The files, one on each line, whatever their names are: what the user confirms is what is shown.
 fn listed(files: &[FileKey]) -> String {
     files.iter().map(|file| format!("  {}\n", shown_name(&file.to_string()))).collect()
-}
-
-/// A path as one word of a command, which the user may copy into a shell.
-fn shell_word(path: &Path) -> String {
-    let text = shown_name(&path.display().to_string());
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Whether a worker that joins uses the file: its data, and the secret that its metrics need.

@@ -22,7 +22,7 @@ mod width;
 pub use help::wrap_help;
 pub use progress_bar::{bar_target, bar_width, clock_time, fit_bar, fit_wait, without_details};
 pub use text_table::{
-    aligned, columns, counted, fitted, fitted_tables, fitted_text, grouped, shown_name,
+    aligned, columns, counted, fitted, fitted_tables, fitted_text, grouped, shell_word, shown_name,
     with_long_last,
 };
 pub use width::{

@@ -62,6 +62,13 @@ pub fn shown_name(name: &str) -> String {
     })
 }
 
+/// A path as one word of a command, which the user may copy into a shell.
+pub fn shell_word(path: &str) -> String {
+    let text = shown_name(path);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 /// A whole number with separators between thousands: 60,000.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
