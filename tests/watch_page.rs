@@ -314,6 +314,6 @@ fn a_comparison_of_click_models_has_their_auc_keys_and_entries() {
         ));
     }
     browser.open(&format!("http://{at}/#run=model.rank%3D2&x=step"));
-    browser.wait_for("/0\\.\\d+/.test(document.querySelector('[data-figure=AUC]').textContent)");
+    browser.wait_for("/0\\.\\d+/.test(document.querySelector('[data-figure=AUC]')?.textContent)");
     browser.assert_no_complaints();
 }

@@ -36,7 +36,7 @@ fn a_malformed_line_is_a_fault_that_says_where() {
     assert_eq!(check("nan 1:1", 1), Err(RowFault::Label));
     assert_eq!(check("1:1 2:1", 1), Err(RowFault::Label));
     // Other formats have two classes, whatever the model is.
-    assert!(RowFault::Label.to_string().contains("LIBSVM text may have more classes"));
+    assert!(RowFault::Label.to_string().contains("for more classes in LIBSVM text"));
     assert_eq!(check("1 1:1 7", 1), Err(RowFault::Entry { at: 7 }));
     assert_eq!(check("1 1:", 1), Err(RowFault::Entry { at: 3 }));
     assert_eq!(check("1 1:x", 1), Err(RowFault::Entry { at: 3 }));

@@ -87,8 +87,8 @@ impl fmt::Display for RowFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Label => f.write_str(
-                "the label is not one of 0, 1, -1, +1; LIBSVM text may have more classes, if \
-                 model.kind is \"softmax\" or \"sparse-softmax\"",
+                "the label is not one of 0, 1, -1, +1; for more classes in LIBSVM text set \
+                 model.kind = \"softmax\" or \"sparse-softmax\"",
             ),
             Self::ClassLabel => f.write_str("the label is not a whole number from -1 to 254"),
             Self::Entry { at } => write!(f, "byte {at}: not an entry such as 17:1 or 17:0.5"),
