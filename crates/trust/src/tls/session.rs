@@ -75,6 +75,17 @@ enum Step {
     Closed,
 }
 
+/// What a read of ciphertext brought.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filled {
+    /// As much as there was room for.
+    Some,
+    /// Less, and so everything that the stream had.
+    All,
+    /// The stream has ended.
+    End,
+}
+
 impl TlsSession {
     pub(super) fn of_client(connection: UnbufferedClientConnection) -> Self {
         Self::new(Connection::Client(Box::new(connection)))
@@ -123,7 +134,7 @@ impl TlsSession {
         slices: &mut [IoSliceMut<'_>],
     ) -> io::Result<usize> {
         self.check_sound()?;
-        let mut target = ReadSlices::new(slices);
+        let (mut target, mut is_empty) = (ReadSlices::new(slices), false);
         loop {
             self.buffers.fetch(&mut target);
             if target.is_full() {
@@ -139,9 +150,12 @@ impl TlsSession {
                 }
             }
             self.flush(stream)?;
+            if is_empty && target.filled() > 0 {
+                return Ok(target.filled());
+            }
             match self.fill(stream) {
-                Ok(0) => return Ok(target.filled()),
-                Ok(_) => {}
+                Ok(Filled::End) => return Ok(target.filled()),
+                Ok(filled) => is_empty = filled == Filled::All,
                 Err(_) if target.filled() > 0 => return Ok(target.filled()),
                 Err(error) => return Err(error),
             }
@@ -211,8 +225,8 @@ impl TlsSession {
         step
     }
 
-    /// Reads ciphertext. Returns 0 at the end of the stream.
-    fn fill(&mut self, stream: &mut impl Read) -> io::Result<usize> {
+    /// Reads ciphertext.
+    fn fill(&mut self, stream: &mut impl Read) -> io::Result<Filled> {
         self.incoming.copy_within(self.incoming_at..self.incoming_end, 0);
         self.incoming_end -= self.incoming_at;
         self.incoming_at = 0;
@@ -226,9 +240,11 @@ impl TlsSession {
         }
         loop {
             match stream.read(&mut self.incoming[self.incoming_end..]) {
+                Ok(0) => return Ok(Filled::End),
                 Ok(more) => {
                     self.incoming_end += more;
-                    return Ok(more);
+                    let is_full = self.incoming_end == self.incoming.len();
+                    return Ok(if is_full { Filled::Some } else { Filled::All });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -20,10 +20,13 @@ struct Pipe {
     outgoing: Vec<u8>,
     /// The most bytes that wait to be carried to the other end.
     room: usize,
+    /// How often it was read.
+    reads: usize,
 }
 
 impl Read for Pipe {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.reads += 1;
         if self.incoming.is_empty() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -136,6 +139,19 @@ fn bytes_arrive_in_both_directions_however_little_the_stream_takes() {
     assert!(!accepted.session.is_peer("ps:0"));
     assert!(client.session.is_peer("ps:0"));
     assert!(client.session.is_peer("ps"), "the name of its role");
+}
+
+#[test]
+fn a_stream_that_had_less_than_there_was_room_for_is_not_read_again() {
+    let [worker, server] = identities(["worker:1", "ps:0"]);
+    let [mut client, mut accepted] = connect(&worker, &server, "ps:0");
+    send(&mut client, &mut accepted, &[1; 1_000]).unwrap();
+    accepted.pipe.incoming = VecDeque::new();
+    client.write(&[2; 5_000]).unwrap();
+    client.carry_to(&mut accepted);
+    let before = accepted.pipe.reads;
+    assert_eq!(accepted.read(&mut [0; 6_000]).unwrap(), 5_000);
+    assert_eq!(accepted.pipe.reads, before + 1);
 }
 
 #[test]
