@@ -185,7 +185,7 @@ fn a_backup_keeps_sync_going_when_one_worker_is_slow() {
         let (name, quorum_setting) = (quorum.to_string(), format!("cluster.quorum={quorum}"));
         let settings = [&settings[..], &["cluster.workers=3", &quorum_setting]].concat();
         let mut command = sandbox.cluster(&name, "sync", &settings);
-        command.env("PACELINE_TEST_SLOW", "2:10");
+        command.env("PACELINE_TEST_SLOW", "2:30");
         let output = RunningProcess::start(&mut command, sandbox.path(&name)).finish();
         assert_eq!(output.code, Some(0), "{output:?}");
         let run = sandbox.run_folder(&name);

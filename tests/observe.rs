@@ -27,7 +27,7 @@ fn number(value: &Value) -> f64 {
 #[test]
 fn every_task_reports_its_resources_in_a_table_the_summary_and_tensorboard() {
     let sandbox = Sandbox::new();
-    let settings = ["observe.sample_ms=20", "train.stop={seconds=0.5}"];
+    let settings = ["observe.sample_ms=20", "train.stop={seconds=2}"];
     let run = sandbox.train_cluster("run", "async", &settings);
     let curves = events(&run.path);
     for task in ["worker:0", "worker:1", "ps:0"] {
