@@ -239,6 +239,14 @@ fn thrift_count(count: u64) -> Vec<u8> {
     bytes
 }
 
+/// A file with these bytes is refused with an error that says this.
+#[track_caller]
+fn assert_refused(path: &Path, hostile: &[u8], says: &str) {
+    fs::write(path, hostile).unwrap();
+    let error = open(path.into(), &[]).unwrap_err().to_string();
+    assert!(error.contains(says), "{error}");
+}
+
 #[test]
 fn a_page_that_claims_much_more_than_it_has_is_refused_before_it_gets_room() {
     let dir = tempfile::tempdir().unwrap();
@@ -255,9 +263,7 @@ fn a_page_that_claims_much_more_than_it_has_is_refused_before_it_gets_room() {
             (size, "pages that would take 1024 MB when they are unpacked"),
             (values, "a dictionary with more values than bytes"),
         ] {
-            fs::write(&path, hostile).unwrap();
-            let error = open(path.clone(), &[]).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            assert_refused(&path, &hostile, says);
         }
     }
 }
@@ -284,9 +290,7 @@ fn lists_of_far_more_elements_than_bytes_are_refused_at_once() {
         let length = (footer_bytes + lists.len() as u32).to_le_bytes();
         let footer = [&rest[..rest.len() - 1], &lists, &[0], &length, b"PAR1"].concat();
         for (hostile, says) in [(header, "unusual header"), (footer, "unusual footer")] {
-            fs::write(&path, hostile).unwrap();
-            let error = open(path.clone(), &[]).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            assert_refused(&path, &hostile, says);
         }
     }
 }

@@ -79,9 +79,9 @@ enum Step {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Filled {
     /// As much as there was room for.
-    Some,
+    Full,
     /// Less, and so everything that the stream had.
-    All,
+    Drained,
     /// The stream has ended.
     End,
 }
@@ -134,7 +134,7 @@ impl TlsSession {
         slices: &mut [IoSliceMut<'_>],
     ) -> io::Result<usize> {
         self.check_sound()?;
-        let (mut target, mut is_empty) = (ReadSlices::new(slices), false);
+        let (mut target, mut is_drained) = (ReadSlices::new(slices), false);
         loop {
             self.buffers.fetch(&mut target);
             if target.is_full() {
@@ -150,12 +150,12 @@ impl TlsSession {
                 }
             }
             self.flush(stream)?;
-            if is_empty && target.filled() > 0 {
+            if is_drained && target.filled() > 0 {
                 return Ok(target.filled());
             }
             match self.fill(stream) {
                 Ok(Filled::End) => return Ok(target.filled()),
-                Ok(filled) => is_empty = filled == Filled::All,
+                Ok(filled) => is_drained = filled == Filled::Drained,
                 Err(_) if target.filled() > 0 => return Ok(target.filled()),
                 Err(error) => return Err(error),
             }
@@ -244,7 +244,7 @@ impl TlsSession {
                 Ok(more) => {
                     self.incoming_end += more;
                     let is_full = self.incoming_end == self.incoming.len();
-                    return Ok(if is_full { Filled::Some } else { Filled::All });
+                    return Ok(if is_full { Filled::Full } else { Filled::Drained });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
